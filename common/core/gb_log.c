@@ -65,9 +65,9 @@ void gb_log(gb_log_level_t level, const char *format, ...)
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &tm);
     size_t used = strftime(line, sizeof line, "%H:%M:%S", &tm);
-    used += (size_t)snprintf(line + used, sizeof line - used, ".%03ld %s[%d] %s: ",
-                             now.tv_nsec / 1000000, gb_log_program(), (int)getpid(),
-                             level_names[level]);
+    used += (size_t)snprintf(line + used, sizeof line - used,
+                             ".%03ld %s[%d] %s: ", now.tv_nsec / 1000000, gb_log_program(),
+                             (int)getpid(), level_names[level]);
     va_list args;
     va_start(args, format);
     int more = vsnprintf(line + used, sizeof line - used, format, args);

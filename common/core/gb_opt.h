@@ -19,7 +19,7 @@ typedef enum {
 } gb_opt_type_t;
 
 typedef struct {
-    const char *name;    /* without the dashes; NULL ends the table */
+    const char *name; /* without the dashes; NULL ends the table */
     gb_opt_type_t type;
     size_t offset;       /* of the field in the program's option struct */
     const char *value;   /* default, as text; NULL leaves the field as the caller set it */
