@@ -1,0 +1,1 @@
+int px_empty;

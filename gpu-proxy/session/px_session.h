@@ -1,0 +1,32 @@
+/* px_session.h - one client's session: executes its frames on a CUDA driver table.
+ *
+ * The process belongs to the session. px_session_run returns when the client has gone; the caller
+ * then ends the process at once with _exit, whatever the device is doing. */
+#ifndef PX_SESSION_H
+#define PX_SESSION_H
+
+#include <stdint.h>
+
+#include "common/core/gb_status.h"
+#include "common/link/gb_link.h"
+#include "gb_cuda_table.h"
+
+typedef struct {
+    const gb_cuda_table_t *driver;     /* not yet initialised: the session calls cuInit */
+    const char *driver_name;           /* "nvidia", "gable-cpu", "null": for logs */
+    const int *devices;                /* the driver's ordinals that the lease grants */
+    int device_count;                  /* 0: all that the driver has */
+    uint64_t memory_quota;             /* bytes on each device; 0 = none */
+    void (*used)(void *arg, uint64_t); /* told the device memory held, bytes; may be NULL */
+    void *used_arg;
+} px_session_config_t;
+
+/* Serves `link` (connection 0 of the session) until its client says goodbye (GB_OK), is gone
+ * (GB_ERR_LOST) or breaks the protocol (GB_ERR_PROTOCOL, GB_ERR_VERSION). Does not close the link. */
+gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link);
+
+/* The `null` driver: one device that accepts everything and does nothing; copies to the host give
+ * zeros. Measures pure remoting. */
+void px_null_driver(gb_cuda_table_t *out);
+
+#endif

@@ -1,0 +1,52 @@
+"""docs/coverage-driver.md: what of the driver API is done."""
+
+WORDS = {
+    "reply": "done: one round trip",
+    "async": "done: no round trip",
+    "cached": "done: answered from the device snapshot",
+    "local": "done: answered by the client",
+    "custom": "done",
+    "unsupported": "not done: returns CUDA_ERROR_NOT_SUPPORTED",
+}
+
+
+def state(cat, sym):
+    if sym.kind == "like":
+        return f"same as `{sym.target}`"
+    if sym.kind == "thread":
+        target = cat.symbols[sym.target]
+        word = "not done" if target.cls == "unsupported" else "done"
+        return f"{word}: per-thread default stream over `{sym.target}`"
+    if sym.kind == "bare":
+        return WORDS["unsupported"]
+    return WORDS[sym.cls]
+
+
+def is_done(cat, sym):
+    while sym.kind in ("like", "thread"):
+        sym = cat.symbols[sym.target]
+    return sym.kind == "function" and sym.cls != "unsupported"
+
+
+def coverage(cat):
+    out = ["# Coverage of the CUDA driver API\n\n",
+           "<!-- Made by proto/scanner from proto/cuda.api: change the catalogue instead. -->\n\n",
+           "All 637 functions of CUDA 13.0's `libcuda.so.1` are exported by the remote library; one that\n"
+           "is not done returns `CUDA_ERROR_NOT_SUPPORTED` and is logged once by name. The `thread` variants\n"
+           "(`_ptsz`, `_ptds`) and older names of one function are listed under it.\n\n",
+           "| tier | what it is | base names | done |\n|---|---|---|---|\n"]
+    what = {1: "training through the driver API", 2: "applications in the style of the runtime",
+            3: "graphs, pools, virtual memory, IPC", 4: "graphics, texture references and other rarities"}
+    for tier in (1, 2, 3, 4):
+        entries = [e for e in cat.entries if e.tier == tier]
+        done = sum(any(is_done(cat, s) for s in e.symbols) for e in entries)
+        out.append(f"| {tier} | {what[tier]} | {len(entries)} | {done} |\n")
+    section = None
+    for entry in cat.entries:
+        if entry.section != section:
+            section = entry.section
+            out.append(f"\n## {section}\n\n| tier | symbol | since | state |\n|---|---|---|---|\n")
+        for sym in entry.symbols:
+            major, minor = sym.version // 1000, sym.version % 1000 // 10
+            out.append(f"| {entry.tier} | `{sym.name}` | {major}.{minor} | {state(cat, sym)} |\n")
+    return "".join(out)
