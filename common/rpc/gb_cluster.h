@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "common/core/gb_status.h"
+#include "common/lease/gb_lease.h"
 
 #define GB_CLUSTER_NAME_SIZE 64
 #define GB_CLUSTER_ENDPOINT_SIZE 160
@@ -81,10 +82,11 @@ uint64_t gb_cluster_lease_id(const gb_cluster_lease_t *lease);
 /* Number of remote devices in the lease. */
 uint32_t gb_cluster_lease_gpus(const gb_cluster_lease_t *lease);
 
-/* The lease as text (format: common/lease/gb_lease.h), for GABLE_LEASE. Owned by the lease. */
-const char *gb_cluster_lease_text(const gb_cluster_lease_t *lease);
+/* Endpoints and keys as common/lease has them, owned by the lease. A proxy on this machine is named by
+ * its Unix socket. It never expires by itself (renewal goes on): the server is the judge. */
+const gb_lease_t *gb_cluster_lease_get(const gb_cluster_lease_t *lease);
 
-/* Writes the text to a new file, mode 0600. GB_ERR_IO. */
+/* Writes the lease file for GABLE_LEASE, mode 0600. GB_ERR_IO. */
 gb_status_t gb_cluster_lease_write(const gb_cluster_lease_t *lease, const char *path);
 
 /* Shards of the lease, owned by it; *count is at least 1 if the cluster has one. */
@@ -105,7 +107,8 @@ gb_status_t gb_cluster_lease_state(gb_cluster_lease_t *lease);
 typedef struct {
     const char *name;      /* the job's name; workers with the same name train together */
     const char *model;     /* e.g. "lenet5"; all members must say the same */
-    const char *optimizer; /* e.g. "sgd lr=0.1 momentum=0.9", handed to the shards as it is */
+    const char *optimizer; /* "sgd lr=0.1 momentum=0.9 weight_decay=0 nesterov=0", and optionally
+                            * "lr_step=CLOCKS lr_gamma=0.5": every one but lr may be left out */
     const char *mode;      /* "bsp" */
     uint64_t samples;      /* samples in the whole training set */
     uint32_t batch;        /* global batch, samples per iteration over all members */
@@ -123,6 +126,8 @@ gb_status_t gb_job_join(gb_cluster_t *cluster, gb_cluster_lease_t *lease, const 
 /* Identity for gbx: the server's number of this run of the job, and of this worker in it (1..). */
 uint64_t gb_job_id(const gb_job_t *job);
 uint32_t gb_job_worker(const gb_job_t *job);
+/* Newest generation that this member has heard of. */
+uint32_t gb_job_generation(const gb_job_t *job);
 
 typedef struct {
     uint32_t
