@@ -17,13 +17,12 @@ void gb_cluster_copy(char *out, size_t size, const char *text)
     snprintf(out, size, "%s", text ? text : "");
 }
 
-gb_status_t gb_cluster_list(size_t count, size_t size, void *out)
+void *gb_cluster_list(size_t count, size_t size)
 {
     void *list = calloc(count ? count : 1, size);
     if (!list)
-        return gb_fail(GB_ERR_NO_MEMORY, "no memory for a list of %zu", count);
-    *(void **)out = list;
-    return GB_OK;
+        gb_fail(GB_ERR_NO_MEMORY, "no memory for a list of %zu", count);
+    return list;
 }
 
 void gb_cluster_machine(char *out, size_t size)
@@ -174,9 +173,9 @@ gb_status_t gb_cluster_devices(gb_cluster_t *cluster, gb_cluster_device_t **out,
     gb_status_t status = ask_admin(cluster, "Devices", &request, &reply);
     if (status != GB_OK)
         return status;
-    gb_cluster_device_t *list;
-    status = gb_cluster_list(reply->n_devices, sizeof *list, &list);
-    if (status == GB_OK) {
+    gb_cluster_device_t *list = gb_cluster_list(reply->n_devices, sizeof *list);
+    status = list ? GB_OK : GB_ERR_NO_MEMORY;
+    if (list) {
         uint32_t n = 0;
         for (size_t i = 0; i < reply->n_devices; i++)
             if (reply->devices[i]->info)
@@ -211,9 +210,9 @@ gb_status_t gb_cluster_sessions(gb_cluster_t *cluster, gb_cluster_session_t **ou
     gb_status_t status = ask_admin(cluster, "Sessions", &request, &reply);
     if (status != GB_OK)
         return status;
-    gb_cluster_session_t *list;
-    status = gb_cluster_list(reply->n_sessions, sizeof *list, &list);
-    if (status == GB_OK) {
+    gb_cluster_session_t *list = gb_cluster_list(reply->n_sessions, sizeof *list);
+    status = list ? GB_OK : GB_ERR_NO_MEMORY;
+    if (list) {
         uint32_t n = 0;
         for (size_t i = 0; i < reply->n_sessions; i++)
             if (reply->sessions[i]->info)
@@ -263,9 +262,9 @@ gb_status_t gb_cluster_params(gb_cluster_t *cluster, const char *job, gb_cluster
     gb_status_t status = ask_admin(cluster, "Params", &request, &reply);
     if (status != GB_OK)
         return status;
-    gb_cluster_param_t *list;
-    status = gb_cluster_list(reply->n_params, sizeof *list, &list);
-    if (status == GB_OK) {
+    gb_cluster_param_t *list = gb_cluster_list(reply->n_params, sizeof *list);
+    status = list ? GB_OK : GB_ERR_NO_MEMORY;
+    if (list) {
         for (size_t i = 0; i < reply->n_params; i++)
             fill_param(reply->params[i], &list[i]);
         *out = list;
@@ -301,9 +300,9 @@ gb_status_t gb_cluster_jobs(gb_cluster_t *cluster, gb_cluster_job_t **out, uint3
                                          cluster->timeout_ms, &reply);
     if (status != GB_OK)
         return status;
-    gb_cluster_job_t *list;
-    status = gb_cluster_list(reply->n_jobs, sizeof *list, &list);
-    if (status == GB_OK) {
+    gb_cluster_job_t *list = gb_cluster_list(reply->n_jobs, sizeof *list);
+    status = list ? GB_OK : GB_ERR_NO_MEMORY;
+    if (list) {
         for (size_t i = 0; i < reply->n_jobs; i++)
             fill_job(reply->jobs[i], &list[i]);
         *out = list;

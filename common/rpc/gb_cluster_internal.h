@@ -24,7 +24,7 @@ void gb_cluster_machine(char *out, size_t size);
 /* Copies text, shortened to fit. */
 void gb_cluster_copy(char *out, size_t size, const char *text);
 
-/* calloc for lists; at least one element, so that NULL means no memory. */
-gb_status_t gb_cluster_list(size_t count, size_t size, void *out);
+/* calloc for lists; at least one element, so that NULL means GB_ERR_NO_MEMORY. */
+void *gb_cluster_list(size_t count, size_t size);
 
 #endif

@@ -93,7 +93,8 @@ static gb_status_t take_lease(gb_cluster_lease_t *lease, const Gable__V1__Lease 
 {
     lease->id = lease->lease.id = from->id;
     lease->ttl_ms = from->ttl_ms ? from->ttl_ms : 15000;
-    gb_status_t status = gb_cluster_list(from->n_shards, sizeof *lease->shards, &lease->shards);
+    lease->shards = gb_cluster_list(from->n_shards, sizeof *lease->shards);
+    gb_status_t status = lease->shards ? GB_OK : GB_ERR_NO_MEMORY;
     for (size_t i = 0; status == GB_OK && i < from->n_proxies; i++)
         status = take_proxy(lease, from->proxies[i], from->memory_bytes);
     for (size_t i = 0; status == GB_OK && i < from->n_shards; i++)
