@@ -1,7 +1,7 @@
 /* gb_endpoint.h - the address of a data port, as text and as a value.
  *
  *   HOST:PORT[/DEVICE]   TCP; HOST is a name, an IPv4 address or an IPv6 address in brackets
- *   unix:PATH[,DEVICE]   Unix socket
+ *   unix:PATH[#DEVICE]     Unix socket
  *
  * DEVICE is the ordinal of one device behind the endpoint. Values are plain data: copy them. */
 #ifndef GB_ENDPOINT_H

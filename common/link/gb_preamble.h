@@ -68,6 +68,10 @@ gb_status_t gb_preamble_accept(int fd, uint64_t deadline, gb_service_t service,
                                gb_key_lookup_t lookup, void *arg, gb_preamble_t *facts,
                                gb_key_t *key);
 
+/* The policy: Unix sockets are plain (the file's mode and the proof guard them), TCP needs TLS unless
+ * `allow_plain`. GB_ERR_UNSUPPORTED, to be answered, where it is not met. */
+gb_status_t gb_preamble_allowed(int fd, const gb_preamble_t *facts, int allow_plain);
+
 /* Sends the answer, never waiting: it is the first thing sent on a fresh socket. */
 gb_status_t gb_preamble_answer(int fd, gb_status_t status);
 

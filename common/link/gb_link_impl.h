@@ -1,0 +1,88 @@
+/* gb_link_impl.h - inside of a link; for the link room only.
+ *
+ * A transport (plain socket, TLS) is an operation table of calls that never wait. Everything that
+ * waits, times out, spins or buffers is written once, in gb_link.c, over that table. */
+#ifndef GB_LINK_IMPL_H
+#define GB_LINK_IMPL_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "common/link/gb_link.h"
+
+/* What is still to be sent of an iovec array that must not be changed. */
+typedef struct {
+    const struct iovec *iov;
+    int count;
+    int index;
+    size_t offset; /* within iov[index] */
+} gb_cursor_t;
+
+/* Fills at most `cap` entries with what is next; returns their number. */
+int gb_cursor_window(const gb_cursor_t *cursor, struct iovec *out, int cap);
+void gb_cursor_advance(gb_cursor_t *cursor, size_t size);
+int gb_cursor_done(gb_cursor_t *cursor);
+
+typedef struct gb_tls gb_tls_t;
+
+typedef struct {
+    const char *name;
+    /* Takes bytes at the cursor and advances it. GB_ERR_AGAIN: none taken. */
+    gb_status_t (*try_send)(gb_link_t *link, gb_cursor_t *cursor, size_t *sent);
+    /* Hands taken bytes to the socket. GB_ERR_AGAIN: some stay. */
+    gb_status_t (*try_flush)(gb_link_t *link);
+    int (*unsent)(const gb_link_t *link);
+    /* At least one byte, or GB_ERR_AGAIN, or GB_ERR_LOST. */
+    gb_status_t (*try_recv)(gb_link_t *link, void *buffer, size_t cap, size_t *got);
+    /* Received bytes wait inside the transport. */
+    int (*pending)(gb_link_t *link);
+    void (*release)(gb_link_t *link);
+} gb_link_ops_t;
+
+/* When a busy poll before sleeping pays: it does while answers come within the budget. The budget is
+ * halved by a miss (both ends on one CPU, long work at the peer) and doubled by a hit; at zero only
+ * every 64th wait tries again. Receiver's thread. */
+typedef struct {
+    uint32_t max_ns;
+    uint32_t budget_ns;
+    uint32_t waits;
+} gb_spin_t;
+
+struct gb_link {
+    const gb_link_ops_t *ops;
+    int fd;
+    atomic_int final; /* the status that every further call gives; GB_OK while all is well */
+    char peer[112];
+    gb_tls_t *tls;
+    /* sender's */
+    gb_link_stall_t stall;
+    void *stall_arg;
+    /* receiver's: small receives come out of here */
+    uint8_t *buffer;
+    size_t head;
+    size_t tail;
+    gb_spin_t spin;
+    /* anyone's */
+    atomic_uint silence_ms;
+    atomic_uint_fast64_t heard;
+    atomic_uint_fast64_t sent;
+    atomic_uint_fast64_t received;
+};
+
+/* A link over a prepared socket, without transport-specific parts. Takes `fd` over in every case. */
+gb_status_t gb_link_make(int fd, const char *kind, gb_link_t **out);
+
+/* Records the line for a peer that is gone; error 0 = EOF. Returns GB_ERR_LOST. A failed write does not
+ * end the receiving half: what the peer said last can still be read, up to the EOF. */
+gb_status_t gb_link_lose(gb_link_t *link, int error, const char *doing);
+
+/* Plain try_send of `size` bytes at `data` for transports that have encoded bytes to send. */
+gb_status_t gb_plain_write(gb_link_t *link, const void *data, size_t size, size_t *sent);
+
+/* The TLS 1.3 handshake with external PSK; afterwards the link uses TLS. */
+gb_status_t gb_tls_handshake(gb_link_t *link, int server, const gb_preamble_t *facts,
+                             const gb_key_t *key, uint64_t deadline);
+
+#endif
