@@ -232,50 +232,68 @@ WK_CONV_DW(4, 5)
 
 /* ---- max-pooling ---- */
 
-extern "C" __global__ void wk_pool(wk_pool_args_t a)
+/* SIZE is the window; 0 takes it from the arguments. */
+template <int SIZE> GB_DEVICE void pool(const wk_pool_args_t &a)
 {
-    int n = threadIdx.x, row = blockIdx.y, c = blockIdx.z;
-    const float *x = a.x + (long long)c * a.x_c + (long long)row * a.size * a.x_row + n;
+    int n = threadIdx.x, row = blockIdx.y, c = blockIdx.z, size = SIZE ? SIZE : a.size;
+    const float *x = a.x + (long long)c * a.x_c + (long long)row * size * a.x_row + n;
     float *y = a.y + (long long)c * a.y_c + (long long)row * a.y_row + n;
     unsigned char *which = a.which + ((long long)c * gridDim.y + row) * a.width * a.pitch + n;
     for (int q = 0; q < a.width; q++) {
         float best = x[0];
         int place = 0;
-        for (int i = 0; i < a.size; i++) {
-            for (int j = 0; j < a.size; j++) {
+        for (int i = 0; i < size; i++) {
+            for (int j = 0; j < size; j++) {
                 float v = x[i * a.x_row + j * a.pitch];
-                place = v > best ? i * a.size + j : place;
+                place = v > best ? i * size + j : place;
                 best = fmaxf(v, best);
             }
         }
         *y = a.relu ? fmaxf(best, 0.0f) : best;
         *which = (unsigned char)place;
-        x += a.size * a.pitch;
+        x += size * a.pitch;
         y += a.pitch;
         which += a.pitch;
     }
 }
 
-extern "C" __global__ void wk_pool_dx(wk_pool_dx_args_t a)
+template <int SIZE> GB_DEVICE void pool_dx(const wk_pool_dx_args_t &a)
 {
-    int n = threadIdx.x, row = blockIdx.y, c = blockIdx.z;
+    int n = threadIdx.x, row = blockIdx.y, c = blockIdx.z, size = SIZE ? SIZE : a.size;
     const float *dy = a.dy + (long long)c * a.dy_c + (long long)row * a.dy_row + n;
     const float *y = a.y + (long long)c * a.y_c + (long long)row * a.y_row + n;
-    float *dx = a.dx + (long long)c * a.dx_c + (long long)row * a.size * a.dx_row + n;
+    float *dx = a.dx + (long long)c * a.dx_c + (long long)row * size * a.dx_row + n;
     const unsigned char *which = a.which + ((long long)c * gridDim.y + row) * a.width * a.pitch + n;
     for (int q = 0; q < a.width; q++) {
         float g = *dy;
         int place = *which;
         if (a.mask)
             g = *y > 0.0f ? g : 0.0f;
-        for (int i = 0; i < a.size; i++)
-            for (int j = 0; j < a.size; j++)
-                dx[i * a.dx_row + j * a.pitch] = place == i * a.size + j ? g : 0.0f;
-        dx += a.size * a.pitch;
+        for (int i = 0; i < size; i++)
+            for (int j = 0; j < size; j++)
+                dx[i * a.dx_row + j * a.pitch] = place == i * size + j ? g : 0.0f;
+        dx += size * a.pitch;
         dy += a.pitch;
         y += a.pitch;
         which += a.pitch;
     }
+}
+
+extern "C" __global__ void wk_pool(wk_pool_args_t a)
+{
+    pool<0>(a);
+}
+extern "C" __global__ void wk_pool_2(wk_pool_args_t a)
+{
+    pool<2>(a);
+}
+extern "C" __global__ void wk_pool_dx(wk_pool_dx_args_t a)
+{
+    pool_dx<0>(a);
+}
+extern "C" __global__ void wk_pool_dx_2(wk_pool_dx_args_t a)
+{
+    pool_dx<2>(a);
 }
 
 /* ---- linear ---- */
@@ -418,6 +436,14 @@ extern "C" __global__ __launch_bounds__(256) void wk_transpose(wk_transpose_args
         return;
     for (int k = threadIdx.y; k < 32; k += 8)
         a.y[(long long)(n0 + k) * a.y_row + f0 + lane] = tile[lane][k];
+}
+
+extern "C" __global__ void wk_copy(wk_copy_args_t a)
+{
+    int at = blockIdx.x * a.pitch + threadIdx.x;
+    const float *x = a.x + (long long)blockIdx.z * a.x_c + (long long)blockIdx.y * a.x_row;
+    float *y = a.y + (long long)blockIdx.z * a.y_c + (long long)blockIdx.y * a.y_row;
+    y[at] = x[at];
 }
 
 /* ---- loss ---- */

@@ -103,6 +103,13 @@ typedef struct {
     int outs, depth, w_stride, relu, pitch;
 } wk_linear_args_t;
 
+/* Copies a tensor into one with other strides. Grid (width, rows, channels), block (pitch). */
+typedef struct {
+    WK_DEVICE_POINTER(const float) x;
+    WK_DEVICE_POINTER(float) y;
+    int x_c, x_row, y_c, y_row, pitch;
+} wk_copy_args_t;
+
 /* y[n][f] = x[f][n]; columns of y from `features` on are left alone. Grid (ceil(features / 32),
  * pitch / 32), block (32, 8). */
 typedef struct {
@@ -113,7 +120,6 @@ typedef struct {
 
 /* Weight and bias gradient of a linear layer, from its transposed input with a column of ones behind
  * the last feature: dw[o][i] = sum over n of dy[o][n] * xt[n][i], db[o] likewise from that column.
- * With v the update is done at once and dw, db are not written: v = momentum * v + g; w -= lr * v.
  * Grid (ceil(xt_row / 128), ceil(outs / T)), block (128), kernel wk_linear_dw_<T>. */
 typedef struct {
     WK_DEVICE_POINTER(const float) dy;
