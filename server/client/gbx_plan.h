@@ -14,8 +14,8 @@
 #include "server/client/gbx.h"
 
 enum {
-    GBX_ALIGN = 64,                   /* values */
-    GBX_MAX_CHUNK_VALUES = 1u << 20,  /* 4 MiB */
+    GBX_ALIGN = 64,                  /* values */
+    GBX_MAX_CHUNK_VALUES = 1u << 20, /* 4 MiB */
     GBX_MAX_CHUNKS = 1u << 16,
     GBX_MAX_LANES = 256,
     GBX_MAX_PLAN_BYTES = 8u << 20,
@@ -25,7 +25,7 @@ typedef struct {
     char name[GBX_MAX_NAME];
     uint32_t dims;
     uint64_t shape[GBX_MAX_DIMS];
-    uint64_t values; /* product of the shape */
+    uint64_t values;                  /* product of the shape */
     uint32_t first_chunk, last_chunk; /* the chunks that hold it */
 } gbx_plan_tensor_t;
 

@@ -52,8 +52,8 @@ gb_status_t gbx_hello_decode(const void *payload, uint32_t size, gbx_hello_t *ou
     hello.shards = gb_read_u32(&r);
     hello.owner = gb_read_u32(&r);
     gb_status_t st = gb_reader_done(&r, "a worker's hello");
-    if (st == GB_OK && (hello.shards == 0 || hello.shards > GBX_MAX_SHARDS ||
-                        hello.shard >= hello.shards))
+    if (st == GB_OK &&
+        (hello.shards == 0 || hello.shards > GBX_MAX_SHARDS || hello.shard >= hello.shards))
         st = gb_fail(GB_ERR_PROTOCOL, "a worker's hello names shard %u of %u", hello.shard,
                      hello.shards);
     if (st == GB_OK)

@@ -130,9 +130,8 @@ static uint32_t collect(const ps_chunk_t *chunk, const ps_segment_t *segment,
     return segment ? segment->count : 0;
 }
 
-static void apply(ps_chunk_t *chunk, const ps_optimizer_t *optimizer,
-                  const ps_slot_t *const *slots, uint32_t count, ps_buf_t *weights,
-                  ps_buf_t *velocity)
+static void apply(ps_chunk_t *chunk, const ps_optimizer_t *optimizer, const ps_slot_t *const *slots,
+                  uint32_t count, ps_buf_t *weights, ps_buf_t *velocity)
 {
     const float *gradient[PS_MAX_WORKERS];
     float scale[PS_MAX_WORKERS];

@@ -44,11 +44,11 @@ typedef struct {
 } ps_chunk_t;
 
 typedef enum {
-    PS_PUSH_TAKE,       /* receive it into the slot's buffer */
-    PS_PUSH_REPEAT,     /* known already: throw the bytes away, acknowledge */
-    PS_PUSH_STRANGER,   /* not a member at that clock */
-    PS_PUSH_AHEAD,      /* a clock that the weights have not reached */
-    PS_PUSH_UNREADY,    /* no weights yet */
+    PS_PUSH_TAKE,     /* receive it into the slot's buffer */
+    PS_PUSH_REPEAT,   /* known already: throw the bytes away, acknowledge */
+    PS_PUSH_STRANGER, /* not a member at that clock */
+    PS_PUSH_AHEAD,    /* a clock that the weights have not reached */
+    PS_PUSH_UNREADY,  /* no weights yet */
     PS_PUSH_NO_MEMORY,
 } ps_push_verdict_t;
 

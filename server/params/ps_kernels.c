@@ -109,17 +109,17 @@ static void apply_plain(const ps_step_t *step, uint32_t elements, uint32_t count
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static void
-apply_avx2(const ps_step_t *step, uint32_t elements, uint32_t count, const float *const *gradient,
-           const float *scale, const float *w, float *w_out, const float *v, float *v_out)
+__attribute__((target("avx2"))) static void apply_avx2(const ps_step_t *step, uint32_t elements,
+                                                       uint32_t count, const float *const *gradient,
+                                                       const float *scale, const float *w,
+                                                       float *w_out, const float *v, float *v_out)
 {
     apply_all(step, elements, count, gradient, scale, w, w_out, v, v_out);
 }
 
 __attribute__((target("avx512f,prefer-vector-width=512"))) static void
-apply_avx512(const ps_step_t *step, uint32_t elements, uint32_t count,
-             const float *const *gradient, const float *scale, const float *w, float *w_out,
-             const float *v, float *v_out)
+apply_avx512(const ps_step_t *step, uint32_t elements, uint32_t count, const float *const *gradient,
+             const float *scale, const float *w, float *w_out, const float *v, float *v_out)
 {
     apply_all(step, elements, count, gradient, scale, w, w_out, v, v_out);
 }

@@ -31,8 +31,7 @@ static void drop_front(ps_members_t *members)
 {
     free(members->segments[0].workers);
     members->count--;
-    memmove(members->segments, members->segments + 1,
-            members->count * sizeof(*members->segments));
+    memmove(members->segments, members->segments + 1, members->count * sizeof(*members->segments));
 }
 
 static gb_status_t sorted_copy(const uint32_t *workers, uint32_t count, uint32_t **out)
@@ -60,8 +59,7 @@ gb_status_t ps_members_set(ps_members_t *members, uint64_t clock_begin, const ui
     gb_status_t st = sorted_copy(workers, count, &copy);
     if (st != GB_OK)
         return st;
-    while (members->count > 0 &&
-           members->segments[members->count - 1].clock_begin >= clock_begin)
+    while (members->count > 0 && members->segments[members->count - 1].clock_begin >= clock_begin)
         free(members->segments[--members->count].workers);
     while (members->count > 1 && members->segments[1].clock_begin <= oldest)
         drop_front(members);
