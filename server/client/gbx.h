@@ -114,7 +114,8 @@ gb_status_t gbx_declare(gbx_t *gbx, const gbx_tensor_t *tensors, uint32_t count,
 
 /* Agrees on the initial weights: the job's first worker gives those on its device, the others (and
  * all after a restore) get the job's into theirs. Blocks; work on `stream` before it is done first.
- * *clock is the version that the weights have now. */
+ * *clock is the version that the weights have now. A worker that begins its epoch at a later clock
+ * pulls that version first. */
 gb_status_t gbx_init(gbx_t *gbx, struct CUstream_st *stream, uint64_t *clock);
 
 /* Enqueues gradients of tensors [first, first + count) computed on weights of version `clock` from
@@ -148,8 +149,9 @@ gb_status_t gbx_counters(gbx_t *gbx, gbx_counters_t *out);
  * device pointers and staging. Call gbx_init next. Blocks like gbx_open. */
 gb_status_t gbx_reopen(gbx_t *gbx, const gbx_config_t *config);
 
-/* Says goodbye to the shards (the worker leaves the job at once), stops the threads, frees
- * everything. Streams that wait are released. NULL is fine. */
+/* Says goodbye to the shards (the worker leaves the job at once: a push whose sum is not made yet does
+ * not count any more, so gbx_wait for the last pull first), stops the threads, frees everything.
+ * Streams that wait are released. NULL is fine. */
 void gbx_close(gbx_t *gbx);
 
 #endif

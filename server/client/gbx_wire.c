@@ -61,8 +61,7 @@ gb_status_t gbx_hello_decode(const void *payload, uint32_t size, gbx_hello_t *ou
     return st;
 }
 
-uint32_t gbx_error_encode(gbx_poison_t code, uint32_t generation, const char *text,
-                          uint8_t out[GBX_MAX_ERROR])
+uint32_t gbx_error_encode(gbx_poison_t code, uint32_t generation, const char *text, uint8_t *out)
 {
     char line[224];
     snprintf(line, sizeof(line), "%s", text);

@@ -65,9 +65,8 @@ uint32_t gbx_hello_encode(const gbx_hello_t *hello, uint8_t out[128]);
 /* GB_ERR_PROTOCOL, GB_ERR_VERSION. */
 gb_status_t gbx_hello_decode(const void *payload, uint32_t size, gbx_hello_t *out);
 
-/* Error payload; returns its size. */
-uint32_t gbx_error_encode(gbx_poison_t code, uint32_t generation, const char *text,
-                          uint8_t out[GBX_MAX_ERROR]);
+/* Error payload, at most GBX_MAX_ERROR bytes; returns its size. */
+uint32_t gbx_error_encode(gbx_poison_t code, uint32_t generation, const char *text, uint8_t *out);
 /* `text` takes 224 bytes. A malformed payload gives GBX_LOST. */
 gbx_poison_t gbx_error_decode(const void *payload, uint32_t size, uint32_t *generation,
                               char text[224]);

@@ -35,6 +35,7 @@ typedef struct ps_conn {
     uint64_t lease;
     gbx_hello_t hello;
     int dead;       /* to be freed at the end of the round */
+    int failed;     /* out of memory: killed at the end of the round */
     int ending;     /* reads no more; dies once everything is sent */
     ps_gone_t gone; /* how, once it is dead */
     int paused;     /* its answers pile up: does not read until they are sent */
@@ -49,6 +50,7 @@ typedef struct ps_conn {
     uint8_t *into;      /* where data go; NULL: thrown away */
     uint32_t data_left; /* bytes */
     int receiving;      /* a push into `chunk` is under way */
+    int refused;        /* what comes was answered with an error: no reply at its end */
 
     ps_tx_t *tx; /* ring */
     uint32_t tx_first, tx_count, tx_cap;

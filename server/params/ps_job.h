@@ -27,6 +27,7 @@ typedef struct ps_job {
     char name[PS_JOB_NAME];
     ps_optimizer_t optimizer;
     atomic_uint generation;
+    atomic_int removed; /* connections that come late are sent away */
 
     atomic_ullong bytes_pushed, bytes_pulled, pushes, repeats, dropped_halves;
 

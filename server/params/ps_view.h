@@ -45,11 +45,13 @@ void ps_view_chunk_end(ps_view_t *view, ps_conn_t *conn);
 /* The connection is gone: drops what it was sending and waiting for. */
 void ps_view_conn_gone(ps_view_t *view, ps_conn_t *conn);
 
-gb_status_t ps_view_set_members(ps_view_t *view, uint32_t generation, uint64_t clock_begin,
-                                const uint32_t *workers, uint32_t count);
+gb_status_t ps_view_set_members(ps_view_t *view, uint64_t clock_begin, const uint32_t *workers,
+                                uint32_t count);
 
-/* `keep_whole`: gradients that have come whole still count (the worker said goodbye). */
-void ps_view_leave(ps_view_t *view, uint32_t worker, int keep_whole);
+/* The generation was raised to this one: drops every gradient that has come, tells older workers. */
+void ps_view_new_generation(ps_view_t *view, uint32_t generation);
+
+void ps_view_leave(ps_view_t *view, uint32_t worker);
 
 /* Enters a checkpoint: captures chunks that are at its clock, waits for the others. */
 void ps_view_ckpt(ps_view_t *view, ps_ckpt_t *ckpt);
