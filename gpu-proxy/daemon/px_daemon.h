@@ -21,19 +21,22 @@ typedef struct {
     const char *unix_path;      /* Unix socket path, or "" */
     const char *advertise;      /* data endpoint told to clients; "" = the bound one */
     const char *driver;         /* auto|nvidia|cpu|null|PATH, passed to the sessions */
-    int insecure;               /* plain TCP and, without a control plane, lease 0 */
+    int insecure;               /* plain TCP is allowed */
+    int anonymous;              /* lease 0 with the zero key is granted: local listeners only */
     uint32_t session_timeout_s; /* silence after which a session gives its client up */
     uint32_t preamble_ms;       /* time to bring the preamble */
     int half_open_limit;        /* connections that have not brought it */
     int session_limit;
 } px_daemon_config_t;
 
-/* Probes the devices, opens the listeners. Strings are copied. GB_ERR_INVALID: an address that is not
- * allowed without --insecure. */
+/* Opens the listeners, probes the devices. Strings must live as long as the daemon. GB_ERR_INVALID: a
+ * bad address, or one that is not local with `anonymous`; GB_ERR_EXISTS: in use. SIGTERM, SIGINT and
+ * SIGCHLD must be blocked in every thread, before the first one is started. */
 gb_status_t px_daemon_create(const px_daemon_config_t *config, px_grants_t *grants,
                              px_daemon_t **out);
 
-/* Serves until px_daemon_stop or SIGTERM/SIGINT (which the caller has blocked in every thread). */
+/* Serves until px_daemon_stop, SIGTERM or SIGINT. The calling thread starts the sessions: they die
+ * with it, so it must be the one that lives as long as the process. */
 gb_status_t px_daemon_run(px_daemon_t *daemon);
 void px_daemon_stop(px_daemon_t *daemon);
 

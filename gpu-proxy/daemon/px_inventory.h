@@ -3,9 +3,9 @@
  * The probe prints a block of lines, read by the daemon and by people:
  *
  *   gable-probe 1
- *   driver <kind> <version> <path>
- *   device <ordinal> cc <major>.<minor> sm <count> clock <kHz> memory <bytes> name <text to the end>
- *   measured <ordinal> <quantity> <value>      any number, quantity e.g. h2d_bytes_per_s
+ *   driver <kind> <version> <path to the end of the line>
+ *   device <ordinal> cc <major>.<minor> sm <count> clock <kHz> memory <bytes> name <to the end>
+ *   measured <ordinal> <quantity> <value>      any number; the quantities are px_device_t's
  *   end
  *
  * Unknown lines are skipped, so that a newer probe can say more. Plain data. */
@@ -35,7 +35,7 @@ typedef struct {
 } px_device_t;
 
 typedef struct {
-    char driver_kind[16]; /* "nvidia", "cpu", "null" or "other" */
+    char driver_kind[24]; /* "nvidia", "gable-cpu", "null" */
     char driver_path[512];
     int driver_version; /* as cuDriverGetVersion: 13000 = 13.0 */
     int device_count;

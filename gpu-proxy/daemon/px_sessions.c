@@ -1,0 +1,202 @@
+#include "gpu-proxy/daemon/px_sessions.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/gb_clock.h"
+#include "common/core/gb_log.h"
+#include "gpu-proxy/session/px_boot.h"
+
+typedef struct {
+    px_session_info_t info;
+    int control;     /* -1 once it has ended */
+    const char *why; /* what we killed it for; NULL = it ended by itself */
+} entry_t;
+
+struct px_sessions {
+    pthread_mutex_t lock;
+    entry_t *list;
+    size_t count;
+    size_t limit;
+};
+
+gb_status_t px_sessions_create(int limit, px_sessions_t **out)
+{
+    px_sessions_t *s = calloc(1, sizeof *s);
+    entry_t *list = calloc((size_t)limit, sizeof *list);
+    if (!s || !list) {
+        free(s);
+        free(list);
+        return gb_fail(GB_ERR_NO_MEMORY, "out of memory for the table of sessions");
+    }
+    s->list = list;
+    s->limit = (size_t)limit;
+    pthread_mutex_init(&s->lock, NULL);
+    *out = s;
+    return GB_OK;
+}
+
+/* Under the lock; a pid is valid until it is reaped, which needs the lock too. */
+static void end_entry(entry_t *e, const char *why)
+{
+    if (!e->why)
+        e->why = why;
+    kill(e->info.pid, SIGKILL);
+}
+
+static void log_end(const entry_t *e, int status)
+{
+    unsigned long long id = (unsigned long long)e->info.id;
+    double seconds = (double)(gb_wall_ms() - e->info.started_ms) / 1e3;
+    if (e->why)
+        gb_log(GB_LOG_INFO, "session %016llx of %s ended after %.1f s: %s", id, e->info.peer,
+               seconds, e->why);
+    else if (WIFSIGNALED(status))
+        gb_log(GB_LOG_WARN, "session %016llx of %s crashed after %.1f s: signal %d (%s)", id,
+               e->info.peer, seconds, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status))
+        gb_log(GB_LOG_WARN, "session %016llx of %s failed after %.1f s with code %d", id,
+               e->info.peer, seconds, WEXITSTATUS(status));
+    else
+        gb_log(GB_LOG_INFO, "session %016llx of %s ended after %.1f s", id, e->info.peer, seconds);
+}
+
+static void remove_at(px_sessions_t *s, size_t i)
+{
+    if (s->list[i].control >= 0)
+        close(s->list[i].control);
+    s->list[i] = s->list[--s->count];
+}
+
+void px_sessions_destroy(px_sessions_t *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->count; i++)
+        end_entry(&s->list[i], "the proxy ends");
+    while (s->count) {
+        int status = 0;
+        while (waitpid(s->list[0].info.pid, &status, 0) < 0 && errno == EINTR)
+            ;
+        log_end(&s->list[0], status);
+        remove_at(s, 0);
+    }
+    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_destroy(&s->lock);
+    free(s->list);
+    free(s);
+}
+
+gb_status_t px_sessions_check(px_sessions_t *s, uint64_t lease, uint64_t id)
+{
+    gb_status_t st = GB_OK;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->list[i].info.id == id && s->list[i].info.lease == lease)
+            st = gb_fail(GB_ERR_EXISTS, "session %016llx runs already", (unsigned long long)id);
+    if (st == GB_OK && s->count == s->limit)
+        st = gb_fail(GB_ERR_LIMIT, "all %zu sessions are taken (--sessions)", s->limit);
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+void px_sessions_add(px_sessions_t *s, const px_session_info_t *info, int control)
+{
+    pthread_mutex_lock(&s->lock);
+    s->list[s->count++] = (entry_t){*info, control, NULL};
+    pthread_mutex_unlock(&s->lock);
+}
+
+size_t px_sessions_list(px_sessions_t *s, px_session_info_t *out, size_t cap)
+{
+    pthread_mutex_lock(&s->lock);
+    size_t n = s->count;
+    for (size_t i = 0; i < n && i < cap; i++)
+        out[i] = s->list[i].info;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+gb_status_t px_sessions_kill(px_sessions_t *s, uint64_t id)
+{
+    gb_status_t st = GB_ERR_NOT_FOUND;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->list[i].info.id == id) {
+            end_entry(&s->list[i], "killed on request");
+            st = GB_OK;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return st == GB_OK ? st : gb_fail(st, "no session %016llx runs here", (unsigned long long)id);
+}
+
+void px_sessions_enforce(px_sessions_t *s, px_grants_t *grants)
+{
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->count; i++) {
+        px_grant_t grant;
+        if (px_grants_find(grants, s->list[i].info.lease, &grant) == GB_OK)
+            gb_wipe(&grant, sizeof grant);
+        else
+            end_entry(&s->list[i], "its lease has expired or was revoked");
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+int px_sessions_poll(px_sessions_t *s, struct pollfd *out, int cap)
+{
+    int n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->count && n < cap; i++)
+        if (s->list[i].control >= 0)
+            out[n++] = (struct pollfd){s->list[i].control, POLLIN, 0};
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+static void read_reports(entry_t *e)
+{
+    px_boot_report_t report;
+    gb_status_t st;
+    while ((st = px_boot_receive_report(e->control, &report)) == GB_OK)
+        e->info.memory = report.memory;
+    if (st == GB_ERR_AGAIN)
+        return;
+    if (st == GB_ERR_PROTOCOL)
+        end_entry(e, "it broke the protocol with the proxy");
+    /* EOF: the process is on its way out; reaping takes the entry away */
+    close(e->control);
+    e->control = -1;
+}
+
+void px_sessions_read_reports(px_sessions_t *s)
+{
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->list[i].control >= 0)
+            read_reports(&s->list[i]);
+    pthread_mutex_unlock(&s->lock);
+}
+
+int px_sessions_reap(px_sessions_t *s)
+{
+    int ended = 0;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = s->count; i-- > 0;) {
+        int status;
+        if (waitpid(s->list[i].info.pid, &status, WNOHANG) != s->list[i].info.pid)
+            continue;
+        log_end(&s->list[i], status);
+        remove_at(s, i);
+        ended++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return ended;
+}

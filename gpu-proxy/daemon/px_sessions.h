@@ -1,0 +1,38 @@
+/* px_sessions.h - the table of running sessions. Thread-safe; adding, reaping and destroying belong to
+ * the daemon's thread. */
+#ifndef PX_SESSIONS_H
+#define PX_SESSIONS_H
+
+#include <poll.h>
+
+#include "gpu-proxy/daemon/px_daemon.h"
+
+typedef struct px_sessions px_sessions_t;
+
+gb_status_t px_sessions_create(int limit, px_sessions_t **out);
+
+/* Kills what still runs, waits for it, frees. */
+void px_sessions_destroy(px_sessions_t *sessions);
+
+/* GB_ERR_LIMIT: the table is full. GB_ERR_EXISTS: that session runs already. */
+gb_status_t px_sessions_check(px_sessions_t *sessions, uint64_t lease, uint64_t id);
+
+/* Adds a started process; takes `control` over. After px_sessions_check, so there is room. */
+void px_sessions_add(px_sessions_t *sessions, const px_session_info_t *info, int control);
+
+size_t px_sessions_list(px_sessions_t *sessions, px_session_info_t *out, size_t cap);
+gb_status_t px_sessions_kill(px_sessions_t *sessions, uint64_t id);
+
+/* Kills the sessions whose lease is no longer in `grants`. */
+void px_sessions_enforce(px_sessions_t *sessions, px_grants_t *grants);
+
+/* Fills poll entries with the control sockets that may bring reports; returns their number. */
+int px_sessions_poll(px_sessions_t *sessions, struct pollfd *out, int cap);
+
+/* Takes the reports that have come. */
+void px_sessions_read_reports(px_sessions_t *sessions);
+
+/* Takes ended processes out of the table and logs how they ended; returns how many there were. */
+int px_sessions_reap(px_sessions_t *sessions);
+
+#endif

@@ -1,0 +1,206 @@
+/* gpu-session: one client's process. Started by gpu-proxy only; see px_boot.h.
+ *
+ * It never outlives its proxy (PR_SET_PDEATHSIG, and EOF on the control socket) nor its client: a
+ * watcher thread ends the process at most a second after the client's end of the connection, even
+ * while the thread that serves it is stuck in the driver. Device memory goes with the process. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/core/gb_log.h"
+#include "common/core/gb_opt.h"
+#include "common/cuda/gb_driver.h"
+#include "common/link/gb_link.h"
+#include "gpu-proxy/session/px_boot.h"
+#include "gpu-proxy/session/px_probe.h"
+#include "gpu-proxy/session/px_session.h"
+
+enum { HANDSHAKE_SECONDS = 5, GRACE_MS = 1000 };
+
+typedef struct {
+    const char *driver;
+    bool probe;
+} options_t;
+
+static const gb_opt_t OPTIONS[] = {
+    {"driver", GB_OPT_STRING, offsetof(options_t, driver), "auto", NULL, "NAME",
+     "auto, nvidia, cpu (software device), null (does nothing), or the path of a libcuda"},
+    {"probe", GB_OPT_FLAG, offsetof(options_t, probe), "no", NULL, NULL,
+     "list and measure the devices on stdout, then end"},
+    {NULL},
+};
+
+static const gb_opt_table_t TABLE = {
+    "gpu-session", "gpu-session --probe [--driver NAME]",
+    "Executes one client's CUDA calls. Started by gpu-proxy for each client; by hand only with\n"
+    "--probe, to see what a driver offers.",
+    OPTIONS};
+
+/* The driver table, its kind and where it comes from. */
+typedef struct {
+    gb_cuda_table_t null_table;
+    const gb_cuda_table_t *table;
+    const char *kind;
+    const char *path;
+} driver_t;
+
+static gb_status_t open_driver(const char *choice, driver_t *out)
+{
+    const gb_driver_t *driver;
+    if (!strcmp(choice, "null")) {
+        px_null_driver(&out->null_table);
+        out->table = &out->null_table;
+        out->kind = "null";
+        out->path = "-";
+        return GB_OK;
+    }
+    gb_status_t st = gb_driver_choose(choice, &driver);
+    if (st != GB_OK)
+        return st;
+    if (driver->kind == GB_DRIVER_REMOTE)
+        return gb_fail(GB_ERR_INVALID,
+                       "%s is Gable's own remote driver: give the path of a real "
+                       "one, or --driver cpu",
+                       driver->path);
+    out->table = &driver->table;
+    out->kind = driver->kind_name;
+    out->path = driver->path;
+    return GB_OK;
+}
+
+static int probe(const char *choice)
+{
+    static driver_t driver;
+    gb_status_t st = open_driver(choice, &driver);
+    if (st == GB_OK)
+        st = px_probe_run(driver.table, driver.kind, driver.path, stdout);
+    if (st == GB_OK)
+        return 0;
+    gb_complain("%s", gb_why());
+    return 1;
+}
+
+/* ---- the watcher ---- */
+
+/* The watcher only ends the process, so it needs the two descriptors and nothing else. */
+static void *watch_main(void *arg)
+{
+    const int *client = arg;
+    struct pollfd p[2] = {{PX_BOOT_FD, POLLIN, 0}, {*client, POLLRDHUP, 0}};
+    for (;;) {
+        if (poll(p, 2, -1) < 0)
+            continue;
+        /* The daemon sends nothing after the boot message in this version: readable means EOF. */
+        if (p[0].revents) {
+            gb_log(GB_LOG_WARN, "gpu-proxy is gone: the session ends");
+            _exit(1);
+        }
+        if (p[1].revents) {
+            /* The serving thread sees the end as well, after what was sent before it. */
+            (void)poll(p, 1, GRACE_MS);
+            gb_log(GB_LOG_INFO, "the client is gone: the session ends in the middle of its work");
+            _exit(0);
+        }
+    }
+    return NULL;
+}
+
+static gb_status_t start_watcher(const int *client)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 128 * 1024);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    int error = pthread_create(&thread, &attributes, watch_main, (void *)(uintptr_t)client);
+    pthread_attr_destroy(&attributes);
+    return error ? gb_fail_errno(GB_ERR_IO, error, "cannot start a thread") : GB_OK;
+}
+
+/* ---- serving ---- */
+
+static void report_used(void *arg, uint64_t bytes)
+{
+    (void)arg;
+    px_boot_report(PX_BOOT_FD, bytes);
+}
+
+static gb_status_t serve(const options_t *o)
+{
+    static px_boot_t boot; /* wiped below; not on a stack that stays in use */
+    static driver_t driver;
+    static int client;
+    gb_link_t *link;
+    int fd;
+    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd);
+    if (st != GB_OK)
+        return st;
+    st = gb_link_adopt(fd, &boot.facts, &boot.key, gb_now_ns() + HANDSHAKE_SECONDS * 1000000000ull,
+                       &link);
+    gb_wipe(&boot.key, sizeof boot.key);
+    if (st != GB_OK)
+        return st;
+    gb_link_set_silence(link, boot.timeout_ms);
+    client = gb_link_fd(link);
+    st = start_watcher(&client);
+    if (st == GB_OK)
+        st = open_driver(o->driver, &driver);
+    if (st != GB_OK)
+        return st;
+    px_session_config_t config = {.driver = driver.table,
+                                  .driver_name = driver.kind,
+                                  .devices = boot.devices,
+                                  .device_count = boot.device_count,
+                                  .memory_quota = boot.memory_quota,
+                                  .used = report_used};
+    return px_session_run(&config, link);
+}
+
+/* Whoever runs the client's code must not gain rights, nor outlive the daemon, nor see what the daemon
+ * has open. */
+static gb_status_t confine(void)
+{
+    int type = 0;
+    socklen_t n = sizeof type;
+    if (getsockopt(PX_BOOT_FD, SOL_SOCKET, SO_TYPE, &type, &n) || type != SOCK_SEQPACKET)
+        return gb_fail(GB_ERR_INVALID, "this program is started by gpu-proxy: run that, or give "
+                                       "--probe");
+    if (close_range(PX_BOOT_FD + 1, ~0u, 0))
+        return gb_fail_errno(GB_ERR_IO, errno, "close_range");
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        prctl(PR_SET_DUMPABLE, 0))
+        return gb_fail_errno(GB_ERR_IO, errno, "prctl");
+    signal(SIGPIPE, SIG_IGN);
+    return GB_OK;
+}
+
+int main(int argc, char **argv)
+{
+    options_t o;
+    int first;
+    gb_log_init("gpu-session", GB_LOG_INFO);
+    gb_status_t st = gb_opt_parse(&TABLE, argc, argv, 0, &o, &first);
+    if (st == GB_ERR_CANCELLED)
+        return 0;
+    if (st == GB_OK && o.probe)
+        return probe(o.driver);
+    if (st == GB_OK)
+        st = confine();
+    if (st != GB_OK) {
+        gb_complain("%s", gb_why());
+        return 2;
+    }
+    st = serve(&o);
+    if (st != GB_OK && st != GB_ERR_LOST)
+        gb_log(GB_LOG_WARN, "the session ends: %s", gb_why());
+    /* No exit handlers: a driver that is still working would be waited for. */
+    _exit(st == GB_OK || st == GB_ERR_LOST ? 0 : 1);
+}
