@@ -169,7 +169,8 @@ static gb_status_t connect_gradients(wk_net_t *net)
     return GB_OK;
 }
 
-static gb_status_t alloc_all(wk_net_t *net)
+/* What does not depend on the batch. */
+static gb_status_t alloc_flat(wk_net_t *net)
 {
     size_t flat = net->model->floats * sizeof(float);
     gb_status_t status = wk_device_alloc(net->device, flat, &net->params);
@@ -179,9 +180,13 @@ static gb_status_t alloc_all(wk_net_t *net)
         status = wk_device_alloc(net->device, flat, &net->momenta);
     if (status == GB_OK)
         status = wk_device_alloc(net->device, 2 * sizeof(float), &net->totals);
+    return status;
+}
+
+static gb_status_t alloc_batch(wk_net_t *net)
+{
     wk_shape_t logits = {net->model->classes, 1, 1};
-    if (status == GB_OK)
-        status = alloc_view(net, logits, 0, 0, &net->logits);
+    gb_status_t status = alloc_view(net, logits, 0, 0, &net->logits);
     if (status == GB_OK)
         status = wk_device_alloc(net->device, (size_t)logits.c * net->pitch * 4, &net->logits_grad);
     for (uint32_t i = 0; status == GB_OK && i < net->group_count; i++)
@@ -189,9 +194,29 @@ static gb_status_t alloc_all(wk_net_t *net)
     return status == GB_OK ? connect_gradients(net) : status;
 }
 
-static gb_status_t build(wk_net_t *net)
+static void free_batch(wk_net_t *net)
 {
-    gb_status_t status = alloc_all(net);
+    wk_device_t *d = net->device;
+    for (uint32_t i = 0; i < net->group_count; i++) {
+        wk_group_t *g = &net->groups[i];
+        wk_device_free(d, g->x.memory);
+        wk_device_free(d, g->dx.memory);
+        wk_device_free(d, g->dy.memory);
+        wk_device_free(d, g->which);
+        wk_device_free(d, g->xt);
+    }
+    wk_device_free(d, net->logits.memory);
+    wk_device_free(d, net->logits_grad);
+    net->logits = (wk_view_t){0};
+    net->logits_grad = 0;
+    net->group_count = net->forward_count = net->backward_count = 0;
+}
+
+static gb_status_t build(wk_net_t *net, uint32_t batch)
+{
+    net->pitch = (batch + 31) / 32 * 32;
+    make_groups(net);
+    gb_status_t status = alloc_batch(net);
     for (uint32_t i = 0; status == GB_OK && i < net->group_count; i++)
         status = wk_build_forward(net, i);
     for (uint32_t i = net->group_count; status == GB_OK && i-- > 0;)
@@ -230,14 +255,14 @@ gb_status_t wk_net_make(wk_device_t *device, const wk_model_t *model, uint32_t b
         return gb_fail(GB_ERR_NO_MEMORY, "no memory for the model: free some");
     net->device = device;
     net->model = model;
-    net->pitch = (batch + 31) / 32 * 32;
     net->rows = rows;
     net->cols = cols;
     net->forward = calloc(WK_MAX_LAUNCHES, sizeof(*net->forward));
     net->backward = calloc(WK_MAX_LAUNCHES, sizeof(*net->backward));
     if (net->forward && net->backward) {
-        make_groups(net);
-        status = build(net);
+        status = alloc_flat(net);
+        if (status == GB_OK)
+            status = build(net, batch);
     } else {
         status = gb_fail(GB_ERR_NO_MEMORY, "no memory for the model: free some");
     }
@@ -248,25 +273,24 @@ gb_status_t wk_net_make(wk_device_t *device, const wk_model_t *model, uint32_t b
     return status;
 }
 
+gb_status_t wk_net_resize(wk_net_t *net, uint32_t batch)
+{
+    gb_status_t status = check_request(net->model, batch, net->rows, net->cols);
+    if (status != GB_OK || net->pitch == (batch + 31) / 32 * 32)
+        return status;
+    free_batch(net);
+    return build(net, batch);
+}
+
 void wk_net_free(wk_net_t *net)
 {
     if (!net)
         return;
-    wk_device_t *d = net->device;
-    for (uint32_t i = 0; i < net->group_count; i++) {
-        wk_group_t *g = &net->groups[i];
-        wk_device_free(d, g->x.memory);
-        wk_device_free(d, g->dx.memory);
-        wk_device_free(d, g->dy.memory);
-        wk_device_free(d, g->which);
-        wk_device_free(d, g->xt);
-    }
-    wk_device_free(d, net->params);
-    wk_device_free(d, net->grads);
-    wk_device_free(d, net->momenta);
-    wk_device_free(d, net->totals);
-    wk_device_free(d, net->logits.memory);
-    wk_device_free(d, net->logits_grad);
+    free_batch(net);
+    wk_device_free(net->device, net->params);
+    wk_device_free(net->device, net->grads);
+    wk_device_free(net->device, net->momenta);
+    wk_device_free(net->device, net->totals);
     free(net->forward);
     free(net->backward);
     free(net);
@@ -365,6 +389,11 @@ CUdeviceptr wk_net_params(const wk_net_t *net)
 CUdeviceptr wk_net_grads(const wk_net_t *net)
 {
     return net->grads;
+}
+
+uint32_t wk_net_batch(const wk_net_t *net)
+{
+    return net->pitch;
 }
 
 uint32_t wk_net_launches(const wk_net_t *net)

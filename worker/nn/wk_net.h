@@ -36,6 +36,10 @@ gb_status_t wk_resident_order(wk_device_t *device, wk_resident_t *set, const uin
  * GB_ERR_INVALID: the data do not fit the model's input, or the batch is too large. */
 gb_status_t wk_net_make(wk_device_t *device, const wk_model_t *model, uint32_t batch, uint32_t rows,
                         uint32_t cols, wk_net_t **out);
+/* Changes the size of a batch; parameters, momenta and their addresses stay. After a failure only
+ * wk_net_free is allowed. */
+gb_status_t wk_net_resize(wk_net_t *net, uint32_t batch);
+
 /* NULL is fine. */
 void wk_net_free(wk_net_t *net);
 
@@ -65,6 +69,9 @@ gb_status_t wk_net_get_grads(wk_net_t *net, float *flat);
 /* Device addresses of the flat buffers, for an exchange. */
 CUdeviceptr wk_net_params(const wk_net_t *net);
 CUdeviceptr wk_net_grads(const wk_net_t *net);
+
+/* Samples that one step can take. */
+uint32_t wk_net_batch(const wk_net_t *net);
 
 /* Kernel launches of one step with update, for reports. */
 uint32_t wk_net_launches(const wk_net_t *net);

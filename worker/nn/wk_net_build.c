@@ -27,6 +27,7 @@ static gb_status_t append(wk_net_t *net, wk_node_t *list, uint32_t *count, const
         return gb_fail(GB_ERR_LIMIT, "%s has too many layers: use a smaller model",
                        net->model->name);
     wk_node_t *node = &list[*count];
+    *node = (wk_node_t){0};
     gb_status_t status =
         wk_launch_make(net->device, kernel, grid, block_x, block_y, args, size, &node->launch);
     if (status == GB_OK)
