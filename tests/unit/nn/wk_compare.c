@@ -67,7 +67,8 @@ static int compare_flat(const wk_model_t *m, const char *what, const float *want
         for (size_t i = 0; i < m->tensors[t].count; i++)
             worst = isfinite(b[i]) ? fmaxf(worst, fabsf(a[i] - b[i])) : INFINITY;
         if (!(worst <= 1e-4f * largest)) {
-            printf("%s of %s differ by %g (largest %g)\n", what, m->tensors[t].name, worst, largest);
+            printf("%s of %s differ by %g (largest %g)\n", what, m->tensors[t].name, worst,
+                   largest);
             differences++;
         }
     }
