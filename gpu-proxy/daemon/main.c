@@ -49,7 +49,7 @@ static const gb_opt_t OPTIONS[] = {
      "certificates made by 'gable ca', for the control plane"},
     {"key-file", GB_OPT_STRING, FIELD(key_file), "", NULL, "FILE",
      "a key (64 hex digits) for clients without a lease (their GABLE_KEY_FILE)"},
-    {"insecure", GB_OPT_FLAG, FIELD(insecure), "no", NULL, NULL,
+    {"insecure", GB_OPT_FLAG, FIELD(insecure), "false", NULL, NULL,
      "allow plain TCP and gRPC; on loopback and Unix sockets, without --server and\n"
      "--key-file, let anybody in"},
     {"session-timeout", GB_OPT_INT, FIELD(timeout_s), "15", NULL, "SECONDS",

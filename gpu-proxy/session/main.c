@@ -33,7 +33,7 @@ typedef struct {
 static const gb_opt_t OPTIONS[] = {
     {"driver", GB_OPT_STRING, offsetof(options_t, driver), "auto", NULL, "NAME",
      "auto, nvidia, cpu (software device), null (does nothing), or the path of a libcuda"},
-    {"probe", GB_OPT_FLAG, offsetof(options_t, probe), "no", NULL, NULL,
+    {"probe", GB_OPT_FLAG, offsetof(options_t, probe), "false", NULL, NULL,
      "list and measure the devices on stdout, then end"},
     {NULL},
 };

@@ -1,0 +1,114 @@
+/* A session that understands single letters instead of CUDA, for tests of what is around it: the real
+ * gpu-session's main() with another px_session_run. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/gb_clock.h"
+#include "common/cuda/gb_driver.h"
+#include "gpu-proxy/session/px_session.h"
+
+static void reply(gb_link_t *link, const void *data, size_t size)
+{
+    (void)gb_link_send(link, data, size);
+}
+
+gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link)
+{
+    for (;;) {
+        char letter;
+        uint64_t number;
+        int64_t facts[3] = {getpid(), config->device_count, (int64_t)config->memory_quota};
+        gb_status_t st = gb_link_recv(link, &letter, 1, GB_NEVER);
+        if (st != GB_OK)
+            return st;
+        switch (letter) {
+        case 'f': /* facts */
+            reply(link, facts, sizeof facts);
+            break;
+        case 'm': /* memory held: 8 bytes follow */
+            st = gb_link_recv(link, &number, sizeof number, GB_NEVER);
+            if (st != GB_OK)
+                return st;
+            config->used(config->used_arg, number);
+            reply(link, "m", 1);
+            break;
+        case 'h': /* a kernel that never ends */
+            for (;;)
+                pause();
+        case 'c': /* crash */
+            signal(SIGSEGV, SIG_DFL);
+            raise(SIGSEGV);
+            break;
+        case 'd': { /* number of open descriptors */
+            int64_t count = 0;
+            for (int fd = 0; fd < 1024; fd++)
+                count += dup2(fd, fd) == fd;
+            reply(link, &count, sizeof count);
+            break;
+        }
+        default: /* bye */
+            return GB_OK;
+        }
+    }
+}
+
+static CUresult fake_init(unsigned flags)
+{
+    (void)flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_version(int *version)
+{
+    *version = 13000;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_count(int *count)
+{
+    *count = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_get(CUdevice *device, int ordinal)
+{
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_name(char *name, int size, CUdevice device)
+{
+    (void)device;
+    strncpy(name, "Fake device", (size_t)size);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_memory(size_t *bytes, CUdevice device)
+{
+    (void)device;
+    *bytes = (size_t)5 << 30;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_attribute(int *value, CUdevice_attribute which, CUdevice device)
+{
+    (void)device;
+    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 8
+             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 4
+                                                                   : 0;
+    return CUDA_SUCCESS;
+}
+
+void px_null_driver(gb_cuda_table_t *out)
+{
+    gb_cuda_table_defaults(out);
+    out->cuInit = fake_init;
+    out->cuDriverGetVersion = fake_version;
+    out->cuDeviceGetCount = fake_count;
+    out->cuDeviceGet = fake_get;
+    out->cuDeviceGetName = fake_name;
+    out->cuDeviceTotalMem_v2 = fake_memory;
+    out->cuDeviceGetAttribute = fake_attribute;
+}

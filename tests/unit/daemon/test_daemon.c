@@ -1,0 +1,425 @@
+/* A proxy's daemon in this process, with real session processes that run fake_session.c. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/link/gb_link.h"
+#include "common/link/gb_socket.h"
+#include "gpu-proxy/daemon/px_daemon.h"
+
+enum { LEASE = 0xabcdef, EXPIRED = 0xdead, PREAMBLE_MS = 300 };
+
+typedef struct {
+    char folder[64];
+    char path[96];
+    px_grants_t *grants;
+    px_daemon_t *daemon;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ready;
+    gb_status_t status;
+    gb_endpoint_t tcp;
+    gb_endpoint_t local;
+} proxy_t;
+
+static const gb_key_t KEY = {{9, 8, 7, 6, 5, 4, 3, 2, 1}};
+
+static uint64_t in_seconds(double seconds)
+{
+    return gb_now_ns() + (uint64_t)(seconds * 1e9);
+}
+
+/* The daemon's thread starts the sessions, so it makes the daemon as well. */
+static void *proxy_main(void *arg)
+{
+    proxy_t *p = arg;
+    px_daemon_config_t config = {.data_listen = "127.0.0.1:0",
+                                 .unix_path = p->path,
+                                 .advertise = "",
+                                 .driver = "null",
+                                 .session_timeout_s = 15,
+                                 .preamble_ms = PREAMBLE_MS,
+                                 .half_open_limit = 4,
+                                 .session_limit = 4};
+    px_daemon_t *daemon = NULL;
+    gb_status_t st = px_daemon_create(&config, p->grants, &daemon);
+    pthread_mutex_lock(&p->lock);
+    p->status = st;
+    p->daemon = daemon;
+    if (st != GB_OK)
+        print_error("daemon: %s\n", gb_why());
+    pthread_cond_signal(&p->ready);
+    pthread_mutex_unlock(&p->lock);
+    if (st == GB_OK)
+        st = px_daemon_run(daemon);
+    px_daemon_destroy(daemon);
+    return NULL;
+}
+
+static int proxy_start(void **state)
+{
+    proxy_t *p = calloc(1, sizeof *p);
+    char text[GB_ENDPOINT_TEXT];
+    px_grant_t grant = {.lease = LEASE, .key = KEY, .device_count = 2, .memory = 12345};
+    px_grant_t expired = {.lease = EXPIRED, .key = KEY, .expires_ms = 1};
+    snprintf(p->folder, sizeof p->folder, "/tmp/gable-test-XXXXXX");
+    assert_non_null(mkdtemp(p->folder));
+    snprintf(p->path, sizeof p->path, "%s/proxy", p->folder);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->ready, NULL);
+    p->status = GB_ERR_BUSY;
+    assert_int_equal(px_grants_create(&p->grants), GB_OK);
+    assert_int_equal(px_grants_add(p->grants, &grant), GB_OK);
+    assert_int_equal(px_grants_add(p->grants, &expired), GB_OK);
+    assert_int_equal(pthread_create(&p->thread, NULL, proxy_main, p), 0);
+    pthread_mutex_lock(&p->lock);
+    while (p->status == GB_ERR_BUSY)
+        pthread_cond_wait(&p->ready, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+    assert_int_equal(p->status, GB_OK);
+    snprintf(text, sizeof text, "unix:%s", p->path);
+    assert_int_equal(gb_endpoint_parse(text, 0, &p->local), GB_OK);
+    assert_int_equal(gb_endpoint_parse(px_daemon_data_endpoint(p->daemon), 0, &p->tcp), GB_OK);
+    *state = p;
+    return 0;
+}
+
+static int proxy_stop(void **state)
+{
+    proxy_t *p = *state;
+    px_daemon_stop(p->daemon);
+    pthread_join(p->thread, NULL);
+    px_grants_destroy(p->grants);
+    assert_int_equal(rmdir(p->folder), 0); /* the socket file is gone */
+    free(p);
+    return 0;
+}
+
+static gb_status_t dial_as(const gb_endpoint_t *to, uint64_t lease, const gb_key_t *key,
+                           uint64_t session, gb_link_t **out)
+{
+    gb_credential_t c = {
+        .service = GB_SERVICE_SESSION, .lease = lease, .key = *key, .session = session};
+    return gb_link_dial(to, &c, in_seconds(10), out);
+}
+
+static gb_link_t *dial(const gb_endpoint_t *to, uint64_t session)
+{
+    gb_link_t *link = NULL;
+    gb_status_t st = dial_as(to, LEASE, &KEY, session, &link);
+    if (st != GB_OK)
+        print_error("dial: %s\n", gb_why());
+    assert_int_equal(st, GB_OK);
+    return link;
+}
+
+typedef struct {
+    int64_t pid;
+    int64_t device_count;
+    int64_t quota;
+} facts_t;
+
+static facts_t ask_facts(gb_link_t *link)
+{
+    facts_t f;
+    assert_int_equal(gb_link_send(link, "f", 1), GB_OK);
+    assert_int_equal(gb_link_recv(link, &f, sizeof f, in_seconds(10)), GB_OK);
+    return f;
+}
+
+static size_t session_count(proxy_t *p)
+{
+    return px_daemon_sessions(p->daemon, NULL, 0);
+}
+
+/* Polls until the number of sessions is `count` or the time is over; returns the seconds it took. */
+static double wait_sessions(proxy_t *p, size_t count, double limit)
+{
+    uint64_t start = gb_now_ns();
+    uint64_t end = in_seconds(limit);
+    while (session_count(p) != count && gb_now_ns() < end)
+        usleep(2000);
+    assert_int_equal(session_count(p), count);
+    return (double)(gb_now_ns() - start) / 1e9;
+}
+
+static void the_probe_lists_devices(void **state)
+{
+    proxy_t *p = *state;
+    const px_inventory_t *v = px_daemon_inventory(p->daemon);
+    assert_string_equal(v->driver_kind, "null");
+    assert_int_equal(v->device_count, 1);
+    assert_string_equal(v->devices[0].name, "Fake device");
+    assert_int_equal(v->devices[0].cc_major, 8);
+}
+
+static void sessions_serve_and_end(void **state)
+{
+    proxy_t *p = *state;
+    const gb_endpoint_t *ways[2] = {&p->local, &p->tcp};
+    for (int i = 0; i < 2; i++) {
+        gb_link_t *link = dial(ways[i], 100);
+        px_session_info_t info;
+        uint64_t memory = 4711;
+        char answer;
+        int64_t descriptors;
+        assert_int_equal(gb_link_is_encrypted(link), i);
+        facts_t f = ask_facts(link);
+        assert_int_equal(f.device_count, 2);
+        assert_int_equal(f.quota, 12345);
+        assert_int_equal(px_daemon_sessions(p->daemon, &info, 1), 1);
+        assert_int_equal(info.pid, f.pid);
+        assert_int_equal(info.id, 100);
+        assert_int_equal(info.lease, LEASE);
+
+        assert_int_equal(gb_link_send(link, "d", 1), GB_OK);
+        assert_int_equal(gb_link_recv(link, &descriptors, 8, in_seconds(10)), GB_OK);
+        assert_in_range(descriptors, 5, 5); /* 0, 1, 2, control, client */
+
+        assert_int_equal(gb_link_send(link, "m", 1), GB_OK);
+        assert_int_equal(gb_link_send(link, &memory, sizeof memory), GB_OK);
+        assert_int_equal(gb_link_recv(link, &answer, 1, in_seconds(10)), GB_OK);
+        for (uint64_t end = in_seconds(5); info.memory != memory && gb_now_ns() < end;)
+            px_daemon_sessions(p->daemon, &info, 1);
+        assert_int_equal(info.memory, memory);
+
+        gb_link_close(link);
+        wait_sessions(p, 0, 5);
+        assert_int_equal(kill((pid_t)f.pid, 0), -1);
+    }
+}
+
+static void a_stuck_session_ends_with_its_client(void **state)
+{
+    proxy_t *p = *state;
+    gb_link_t *link = dial(&p->tcp, 1);
+    assert_int_equal(gb_link_send(link, "h", 1), GB_OK);
+    wait_sessions(p, 1, 5);
+    gb_link_close(link);
+    assert_true(wait_sessions(p, 0, 5) < 2.0);
+}
+
+static void a_session_can_be_killed(void **state)
+{
+    proxy_t *p = *state;
+    char byte;
+    gb_link_t *link = dial(&p->local, 55);
+    gb_link_t *other = dial(&p->local, 56);
+    ask_facts(link);
+    assert_int_equal(px_daemon_session_kill(p->daemon, 54), GB_ERR_NOT_FOUND);
+    assert_int_equal(px_daemon_session_kill(p->daemon, 55), GB_OK);
+    assert_int_equal(gb_link_recv(link, &byte, 1, in_seconds(5)), GB_ERR_LOST);
+    wait_sessions(p, 1, 5);
+    ask_facts(other);
+    gb_link_close(link);
+    gb_link_close(other);
+    wait_sessions(p, 0, 5);
+}
+
+static void a_crash_ends_that_session_only(void **state)
+{
+    proxy_t *p = *state;
+    char byte;
+    gb_link_t *link = dial(&p->local, 1);
+    gb_link_t *other = dial(&p->tcp, 2);
+    assert_int_equal(gb_link_send(link, "c", 1), GB_OK);
+    assert_int_equal(gb_link_recv(link, &byte, 1, in_seconds(5)), GB_ERR_LOST);
+    wait_sessions(p, 1, 5);
+    ask_facts(other);
+    gb_link_close(link);
+    gb_link_close(other);
+    wait_sessions(p, 0, 5);
+}
+
+static void revocation_and_expiry_end_sessions(void **state)
+{
+    proxy_t *p = *state;
+    char byte;
+    px_grant_t grant = {.lease = 77, .key = KEY};
+    gb_link_t *link;
+    assert_int_equal(px_grants_add(p->grants, &grant), GB_OK);
+    assert_int_equal(dial_as(&p->local, 77, &KEY, 1, &link), GB_OK);
+    ask_facts(link);
+    assert_int_equal(px_grants_revoke(p->grants, 77), GB_OK);
+    assert_int_equal(gb_link_recv(link, &byte, 1, in_seconds(2)), GB_ERR_LOST);
+    gb_link_close(link);
+    wait_sessions(p, 0, 5);
+
+    grant.expires_ms = gb_wall_ms() + 700;
+    assert_int_equal(px_grants_add(p->grants, &grant), GB_OK);
+    assert_int_equal(dial_as(&p->local, 77, &KEY, 2, &link), GB_OK);
+    assert_int_equal(gb_link_recv(link, &byte, 1, in_seconds(4)), GB_ERR_LOST);
+    assert_true(gb_wall_ms() >= grant.expires_ms);
+    gb_link_close(link);
+    wait_sessions(p, 0, 5);
+}
+
+static void strangers_are_refused(void **state)
+{
+    proxy_t *p = *state;
+    gb_link_t *link = NULL;
+    gb_key_t wrong = KEY;
+    gb_key_t zero = {{0}};
+    const gb_endpoint_t *ways[2] = {&p->local, &p->tcp};
+    wrong.bytes[31] ^= 1;
+    gb_link_t *honest = dial(&p->tcp, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(dial_as(ways[i], LEASE, &wrong, 2, &link), GB_ERR_UNAUTHORISED);
+        assert_int_equal(dial_as(ways[i], LEASE + 1, &KEY, 2, &link), GB_ERR_UNAUTHORISED);
+        assert_int_equal(dial_as(ways[i], EXPIRED, &KEY, 2, &link), GB_ERR_UNAUTHORISED);
+        assert_int_equal(dial_as(ways[i], 0, &zero, 2, &link), GB_ERR_UNAUTHORISED);
+        assert_int_equal(dial_as(ways[i], LEASE, &KEY, 1, &link), GB_ERR_EXISTS);
+    }
+    gb_credential_t plain = {
+        .service = GB_SERVICE_SESSION, .lease = LEASE, .key = KEY, .session = 2, .insecure = 1};
+    assert_int_equal(gb_link_dial(&p->tcp, &plain, in_seconds(5), &link), GB_ERR_UNSUPPORTED);
+    gb_credential_t shard = {.service = GB_SERVICE_SHARD, .lease = LEASE, .key = KEY, .session = 2};
+    assert_int_equal(gb_link_dial(&p->tcp, &shard, in_seconds(5), &link), GB_ERR_INVALID);
+    assert_int_equal(session_count(p), 1);
+    ask_facts(honest);
+    gb_link_close(honest);
+    wait_sessions(p, 0, 5);
+}
+
+/* Reads until the proxy closes; returns the seconds it took. */
+static double wait_closed(int fd)
+{
+    char sink[256];
+    uint64_t start = gb_now_ns();
+    for (;;) {
+        ssize_t n = recv(fd, sink, sizeof sink, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            break;
+        assert_int_equal(gb_socket_wait(fd, GB_SOCKET_IN, in_seconds(5)), GB_OK);
+    }
+    close(fd);
+    return (double)(gb_now_ns() - start) / 1e9;
+}
+
+static void garbage_and_slow_clients(void **state)
+{
+    proxy_t *p = *state;
+    int fd[8];
+    uint8_t preamble[GB_PREAMBLE_SIZE];
+    gb_preamble_t facts = {.service = GB_SERVICE_SESSION, .lease = LEASE};
+    gb_link_t *honest = dial(&p->tcp, 1);
+    assert_int_equal(gb_preamble_encode(&facts, &KEY, preamble), GB_OK);
+
+    /* garbage is refused at its first bytes */
+    assert_int_equal(gb_socket_connect(&p->tcp, in_seconds(5), &fd[0]), GB_OK);
+    assert_int_equal(send(fd[0], "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
+    assert_true(wait_closed(fd[0]) < PREAMBLE_MS / 1e3);
+    /* another version by name */
+    preamble[8] = 9;
+    assert_int_equal(gb_socket_connect(&p->tcp, in_seconds(5), &fd[0]), GB_OK);
+    assert_int_equal(send(fd[0], preamble, sizeof preamble, MSG_NOSIGNAL), sizeof preamble);
+    assert_int_equal(gb_socket_wait(fd[0], GB_SOCKET_IN, in_seconds(5)), GB_OK);
+    assert_int_equal(recv(fd[0], preamble, GB_ANSWER_SIZE, MSG_WAITALL), GB_ANSWER_SIZE);
+    assert_int_equal(gb_answer_decode(preamble, "there"), GB_ERR_VERSION);
+    close(fd[0]);
+    /* half a preamble, then nothing: closed at the deadline */
+    assert_int_equal(gb_socket_connect(&p->local, in_seconds(5), &fd[0]), GB_OK);
+    assert_int_equal(send(fd[0], "GABLELNK....", 12, MSG_NOSIGNAL), 12);
+    double slow = wait_closed(fd[0]);
+    assert_true(slow > PREAMBLE_MS / 2e3 && slow < 4.0);
+    /* more silent connections than there are places: the oldest make room, nobody is locked out */
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(gb_socket_connect(&p->tcp, in_seconds(5), &fd[i]), GB_OK);
+    gb_link_t *second = dial(&p->tcp, 2);
+    ask_facts(second);
+    for (int i = 0; i < 8; i++)
+        wait_closed(fd[i]);
+    ask_facts(honest);
+    gb_link_close(honest);
+    gb_link_close(second);
+    wait_sessions(p, 0, 5);
+}
+
+static void a_replayed_preamble_is_worth_nothing(void **state)
+{
+    proxy_t *p = *state;
+    uint8_t preamble[GB_PREAMBLE_SIZE];
+    gb_preamble_t facts = {
+        .service = GB_SERVICE_SESSION, .security = GB_SECURITY_TLS, .lease = LEASE, .session = 9};
+    int fd;
+    assert_int_equal(gb_preamble_encode(&facts, &KEY, preamble), GB_OK);
+    assert_int_equal(gb_socket_connect(&p->tcp, in_seconds(5), &fd), GB_OK);
+    assert_int_equal(send(fd, preamble, sizeof preamble, MSG_NOSIGNAL), sizeof preamble);
+    assert_int_equal(send(fd, "f not a TLS handshake", 21, MSG_NOSIGNAL), 21);
+    wait_closed(fd);
+    wait_sessions(p, 0, 5);
+}
+
+static void the_session_limit_holds(void **state)
+{
+    proxy_t *p = *state;
+    gb_link_t *link[4];
+    gb_link_t *extra = NULL;
+    for (int i = 0; i < 4; i++)
+        link[i] = dial(&p->local, 10 + (uint64_t)i);
+    assert_int_equal(dial_as(&p->local, LEASE, &KEY, 99, &extra), GB_ERR_LIMIT);
+    gb_link_close(link[0]);
+    wait_sessions(p, 3, 5);
+    link[0] = dial(&p->local, 99);
+    for (int i = 0; i < 4; i++) {
+        ask_facts(link[i]);
+        gb_link_close(link[i]);
+    }
+    wait_sessions(p, 0, 5);
+}
+
+static void sessions_end_with_the_daemon(void **state)
+{
+    void *own;
+    proxy_t *p;
+    (void)state;
+    assert_int_equal(proxy_start(&own), 0);
+    p = own;
+    gb_link_t *link = dial(&p->tcp, 1);
+    pid_t pid = (pid_t)ask_facts(link).pid;
+    assert_int_equal(gb_link_send(link, "h", 1), GB_OK);
+    assert_int_equal(proxy_stop(&own), 0);
+    assert_int_equal(kill(pid, 0), -1);
+    gb_link_close(link);
+}
+
+static void block_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_probe_lists_devices),
+        cmocka_unit_test(sessions_serve_and_end),
+        cmocka_unit_test(a_stuck_session_ends_with_its_client),
+        cmocka_unit_test(a_session_can_be_killed),
+        cmocka_unit_test(a_crash_ends_that_session_only),
+        cmocka_unit_test(revocation_and_expiry_end_sessions),
+        cmocka_unit_test(strangers_are_refused),
+        cmocka_unit_test(garbage_and_slow_clients),
+        cmocka_unit_test(a_replayed_preamble_is_worth_nothing),
+        cmocka_unit_test(the_session_limit_holds),
+        cmocka_unit_test(sessions_end_with_the_daemon),
+    };
+    block_signals(); /* before the first thread */
+    setenv("GABLE_HOME", GABLE_BUILD_DIR "/tests/fake-home", 1);
+    return cmocka_run_group_tests_name("daemon", tests, proxy_start, proxy_stop);
+}
