@@ -354,7 +354,7 @@ gb_status_t wk_bsp_run(wk_trainer_t *trainer, const wk_cluster_t *cluster,
     gb_status_t status = run(&m, &epochs);
     if (status == GB_OK) {
         *out = (wk_bsp_result_t){.last = m.last, .epochs = epochs, .world = m.plan.world};
-        out->last.seconds = m.start_ns ? (double)(gb_now_ns() - m.start_ns) * 1e-9 : 0;
+        out->last.total = m.start_ns ? (double)(gb_now_ns() - m.start_ns) * 1e-9 : 0;
     }
     /* What follows may fail as well; the first reason is the one to tell. */
     snprintf(why, sizeof(why), "%s", gb_why());

@@ -13,7 +13,7 @@
 #include "worker/train/wk_trainer.h"
 
 typedef struct {
-    wk_result_t last; /* of the last epoch; seconds is the whole time */
+    wk_result_t last; /* of the last epoch */
     uint32_t epochs;  /* trained by the job */
     uint32_t world;   /* members at the end */
 } wk_bsp_result_t;

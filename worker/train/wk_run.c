@@ -108,7 +108,7 @@ static void print_json(const run_t *r)
     printf("{\"model\":\"%s\",\"mode\":\"%s\",\"epochs\":%u,\"workers\":%u,\"gpus\":%u,"
            "\"test_accuracy\":%.4f,\"seconds\":%.2f,\"weights\":",
            r->model.name, c->mode == WK_MODE_BSP ? "bsp" : "single", r->result.epochs,
-           workers ? workers : 1, r->result.world, r->result.last.accuracy, r->result.last.seconds);
+           workers ? workers : 1, r->result.world, r->result.last.accuracy, r->result.last.total);
     if (c->out) {
         putchar('"');
         for (const char *p = c->out; *p; p++) {

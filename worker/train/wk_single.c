@@ -44,7 +44,7 @@ gb_status_t wk_single_run(wk_trainer_t *trainer, const wk_single_config_t *confi
         wk_progress_epoch(progress, epoch, result.loss, result.accuracy, result.rate,
                           result.seconds);
     }
-    result.seconds = (double)(gb_now_ns() - start) * 1e-9;
+    result.total = (double)(gb_now_ns() - start) * 1e-9;
     *out = result;
     return GB_OK;
 }

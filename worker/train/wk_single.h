@@ -10,7 +10,7 @@ typedef struct {
     float lr, momentum;
 } wk_single_config_t;
 
-/* Trains all epochs, testing after each; *out is the last epoch's result, seconds the whole time. */
+/* Trains all epochs, testing after each; *out is the last epoch's result. */
 gb_status_t wk_single_run(wk_trainer_t *trainer, const wk_single_config_t *config,
                           wk_progress_t *progress, wk_result_t *out);
 

@@ -42,8 +42,9 @@ typedef struct {
 typedef struct {
     double loss;     /* mean over the share's samples */
     double accuracy; /* on the test set */
-    double rate;     /* samples per second */
-    double seconds;
+    double rate;     /* samples per second, of this GPU */
+    double seconds;  /* of training the epoch */
+    double total;    /* seconds of all epochs with their tests; set at the end of a run */
 } wk_result_t;
 
 /* Opens device `ordinal`, uploads the data, prepares the model for `batch` samples a step with initial
@@ -56,7 +57,7 @@ void wk_trainer_free(wk_trainer_t *trainer);
 /* Writes the initial weights to the device. */
 gb_status_t wk_trainer_reset(wk_trainer_t *trainer);
 
-/* Trains the share; fills all of *out but accuracy. GB_ERR_INVALID if the loss is no number any more.
+/* Trains the share; fills loss, rate and seconds of *out. GB_ERR_INVALID if the loss is no number any more.
  * `progress` may be NULL. */
 gb_status_t wk_trainer_epoch(wk_trainer_t *trainer, const wk_share_t *share,
                              const wk_hooks_t *hooks, wk_progress_t *progress, wk_result_t *out);
