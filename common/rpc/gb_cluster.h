@@ -126,6 +126,9 @@ gb_status_t gb_job_join(gb_cluster_t *cluster, gb_cluster_lease_t *lease, const 
 /* Identity for gbx: the server's number of this run of the job, and of this worker in it (1..). */
 uint64_t gb_job_id(const gb_job_t *job);
 uint32_t gb_job_worker(const gb_job_t *job);
+/* The run's name on the shards: gbx_config_t.job. Not always the job's name: each further run of a name
+ * has weights and checkpoints of its own. Owned by the handle. */
+const char *gb_job_exchange(const gb_job_t *job);
 /* Newest generation that this member has heard of. */
 uint32_t gb_job_generation(const gb_job_t *job);
 

@@ -15,6 +15,7 @@ struct gb_job {
     uint64_t id;
     uint32_t worker;
     uint32_t generation;
+    char exchange[GB_CLUSTER_NAME_SIZE];
 };
 
 static gb_status_t ask(gb_cluster_t *cluster, const char *method, const void *in, int timeout_ms,
@@ -52,6 +53,7 @@ gb_status_t gb_job_join(gb_cluster_t *cluster, gb_cluster_lease_t *lease, const 
     job->id = reply->job;
     job->worker = reply->worker;
     job->generation = reply->generation;
+    gb_cluster_copy(job->exchange, sizeof job->exchange, reply->exchange);
     gb_rpc_message_free(&reply->base);
     *out = job;
     return GB_OK;
@@ -65,6 +67,11 @@ uint64_t gb_job_id(const gb_job_t *job)
 uint32_t gb_job_worker(const gb_job_t *job)
 {
     return job->worker;
+}
+
+const char *gb_job_exchange(const gb_job_t *job)
+{
+    return job->exchange;
 }
 
 uint32_t gb_job_generation(const gb_job_t *job)
