@@ -138,11 +138,13 @@ static bool simple(ptx_parser_t *p, ptx_type_t type, ptx_operand_t *out)
     if (p->lex.tok.kind == PTX_TOK_IDENT && !is_warp_size(&p->lex.tok))
         return named(p, out);
     if (ptx_lex_is(&p->lex, '!')) {
+        const ptx_lex_t before = p->lex;
         ptx_lex_next(&p->lex);
-        if (p->lex.tok.kind != PTX_TOK_IDENT)
-            return ptx_p_unexpected(p, "a predicate");
-        out->negated = 1;
-        return named(p, out);
+        if (p->lex.tok.kind == PTX_TOK_IDENT && !is_warp_size(&p->lex.tok)) {
+            out->negated = 1;
+            return named(p, out);
+        }
+        p->lex = before; /* the ! of a constant */
     }
     return immediate(p, type, out);
 }
@@ -570,6 +572,9 @@ bool ptx_p_instruction(ptx_parser_t *p)
     r.in.guard = guard.guard;
     r.in.guard_negated = guard.guard_negated;
     const char *shape = m->shape;
-    bool ok = shape[0] == 'c' ? read_call(p, &r) : read_operands(p, &r, shape);
-    return ok && complete(p, &r) && ptx_p_expect(p, ';') && store(p, &r, first_pending);
+    bool ok = (shape[0] == 'c' ? read_call(p, &r) : read_operands(p, &r, shape)) &&
+              complete(p, &r) && ptx_p_expect(p, ';') && store(p, &r, first_pending);
+    if (!ok)
+        p->body.pendings.count = first_pending; /* no operand is there for its label */
+    return ok;
 }

@@ -330,13 +330,15 @@ enum {
 
 const char *ptx_op_name(ptx_op_t op)
 {
+    const char *name = "invalid";
     for (size_t i = 0; i < OPCODE_COUNT; i++) {
-        if (opcodes[i].op == op) {
-            /* Rows like "bar.warp" share an operation with others only where the name is theirs. */
-            return op == PTX_OP_CVT ? "cvt" : op == PTX_OP_VIDEO ? "video" : opcodes[i].name;
-        }
+        if (opcodes[i].op != op)
+            continue;
+        if (!strchr(opcodes[i].name, '.'))
+            return op == PTX_OP_VIDEO ? "video" : opcodes[i].name;
+        name = opcodes[i].name; /* "bar.warp": has no row without a dot */
     }
-    return "invalid";
+    return name;
 }
 
 static size_t find_opcode(const char *mnemonic)

@@ -133,7 +133,10 @@ static ptx_sym_t *find_range(const ptx_parser_t *p, const char *name, uint32_t l
     if (!split_number(name, length, &prefix, number))
         return NULL;
     ptx_sym_t *sym = ptx_p_find(&p->names, name, prefix);
-    return sym && sym->kind == PTX_SYM_RANGE && *number < sym->count ? sym : NULL;
+    /* An inner %r<3> does not hide the outer %r5. */
+    while (sym && (sym->kind != PTX_SYM_RANGE || *number >= sym->count))
+        sym = sym->shadowed == PTX_NONE ? NULL : sym_at(&p->names, sym->shadowed);
+    return sym;
 }
 
 uint32_t ptx_p_register(ptx_parser_t *p, const char *name, uint32_t length, bool *ok)

@@ -69,9 +69,9 @@ void *ptx_vec_push(ptx_vec_t *vec, size_t item, uint32_t count)
     if (count > INT32_MAX - vec->count)
         return NULL;
     uint32_t need = vec->count + count;
-    if (need > vec->capacity) {
+    if (need >= vec->capacity) { /* one to spare, so that no items have a place too */
         uint32_t capacity = vec->capacity ? vec->capacity : 32;
-        while (capacity < need)
+        while (capacity <= need)
             capacity *= 2;
         void *grown = realloc(vec->data, capacity * item);
         if (!grown)
