@@ -302,6 +302,25 @@ static void take_heartbeat(ps_proxy_t *proxy, const Gable__V1__Heartbeat *beat)
     proxy->session_count = count;
 }
 
+static void remove_proxy(ps_registry_t *registry, ps_proxy_t *proxy)
+{
+    ps_proxy_t **link = &registry->proxies;
+    while (*link != proxy)
+        link = &(*link)->next;
+    *link = proxy->next;
+    ps_lease_proxy_gone(registry, proxy->name);
+    drop_stream(proxy);
+    free(proxy->sessions);
+    free(proxy);
+}
+
+static void say_goodbye(ps_registry_t *registry, ps_proxy_t *proxy)
+{
+    gb_log(GB_LOG_INFO, "proxy %s says goodbye", proxy->name);
+    gb_rpc_call_finish(proxy->stream);
+    remove_proxy(registry, proxy);
+}
+
 static void take_message(ps_registry_t *registry, gb_rpc_call_t *call,
                          const Gable__V1__ProxyMessage *message)
 {
@@ -322,6 +341,8 @@ static void take_message(ps_registry_t *registry, gb_rpc_call_t *call,
                          message->granted->reason);
     else if (message->message_case == GABLE__V1__PROXY_MESSAGE__MESSAGE_KILLED)
         finish_kills(registry, message->killed->session, message->killed->found, 0);
+    else if (message->message_case == GABLE__V1__PROXY_MESSAGE__MESSAGE_GOODBYE)
+        say_goodbye(registry, proxy);
 }
 
 static void handle_attach(void *ctx, gb_rpc_call_t *call, const ProtobufCMessage *in)
@@ -385,25 +406,20 @@ static int is_gone(ps_registry_t *registry, ps_proxy_t *proxy, uint64_t now)
 void ps_proxy_tick(ps_registry_t *registry, uint64_t now)
 {
     finish_kills(registry, 0, 0, now);
-    ps_proxy_t **link = &registry->proxies;
-    while (*link) {
-        ps_proxy_t *proxy = *link;
+    ps_proxy_t *next;
+    for (ps_proxy_t *proxy = registry->proxies; proxy; proxy = next) {
+        next = proxy->next;
         if (proxy->stream && now - proxy->heard_at > 3u * registry->config.heartbeat_ms) {
             gb_log(GB_LOG_WARN, "proxy %s is silent: dropped", proxy->name);
             gb_rpc_call_fail(proxy->stream, GB_ERR_TIMEOUT, "no heartbeat for too long");
             drop_stream(proxy);
             proxy->away_at = now;
         }
-        if (!is_gone(registry, proxy, now)) {
-            link = &proxy->next;
+        if (!is_gone(registry, proxy, now))
             continue;
-        }
         gb_log(GB_LOG_WARN, "proxy %s is gone, and its %u devices", proxy->name,
                proxy->device_count);
-        *link = proxy->next;
-        ps_lease_proxy_gone(registry, proxy->name);
-        free(proxy->sessions);
-        free(proxy);
+        remove_proxy(registry, proxy);
     }
 }
 
