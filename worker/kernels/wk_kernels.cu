@@ -176,59 +176,100 @@ template <int TO> GB_DEVICE void conv_db(const wk_conv_dw_args_t &a)
         a.db[first + o] = total;
 }
 
-template <int TO, int TJ> GB_DEVICE void conv_dw(const wk_conv_dw_args_t &a)
+/* K x K taps of TO filters at once: dy is read once, and each element meets K * K products. */
+template <int TO, int K> GB_DEVICE void conv_dw(const wk_conv_dw_args_t &a)
 {
     int c = blockIdx.y, first = blockIdx.z * TO;
+    if (c == a.channels) {
+        conv_db<TO>(a);
+        return;
+    }
+    float sum[TO * K * K];
+#pragma unroll
+    for (int k = 0; k < TO * K * K; k++)
+        sum[k] = 0.0f;
+    for (int n = threadIdx.x; n < a.pitch; n += 128) {
+        for (int r = 0; r < a.rows; r++) {
+            const float *x[K], *dy[TO];
+#pragma unroll
+            for (int i = 0; i < K; i++)
+                x[i] = a.x + (long long)c * a.x_c + (long long)(r + i) * a.x_row + n;
+#pragma unroll
+            for (int o = 0; o < TO; o++)
+                dy[o] = a.dy + (long long)min(first + o, a.outs - 1) * a.dy_c +
+                        (long long)r * a.dy_row + n;
+            int at = 0;
+            for (int q = 0; q < a.width; q++) {
+                float g[TO];
+#pragma unroll
+                for (int o = 0; o < TO; o++)
+                    g[o] = dy[o][at];
+#pragma unroll
+                for (int i = 0; i < K; i++) {
+#pragma unroll
+                    for (int j = 0; j < K; j++) {
+                        float v = x[i][at + j * a.pitch];
+#pragma unroll
+                        for (int o = 0; o < TO; o++)
+                            sum[(o * K + i) * K + j] = fmaf(g[o], v, sum[(o * K + i) * K + j]);
+                    }
+                }
+                at += a.pitch;
+            }
+        }
+    }
+    float total = block_totals<TO * K * K>(sum);
+    int o = threadIdx.x / (K * K), tap = threadIdx.x % (K * K);
+    if (o < TO && first + o < a.outs)
+        a.dw[((long long)(first + o) * a.channels + c) * (K * K) + tap] = total;
+}
+
+/* Kernels of any size, a tap at a time. */
+template <int TO> GB_DEVICE void conv_dw_any(const wk_conv_dw_args_t &a)
+{
+    int c = blockIdx.y, first = blockIdx.z * TO;
+    int i = blockIdx.x / a.kernel, j = blockIdx.x % a.kernel;
     if (c == a.channels) {
         if (blockIdx.x == 0)
             conv_db<TO>(a);
         return;
     }
-    int i = blockIdx.x % a.kernel, j0 = blockIdx.x / a.kernel * TJ;
-    float sum[TO * TJ];
+    float sum[TO];
 #pragma unroll
-    for (int k = 0; k < TO * TJ; k++)
-        sum[k] = 0.0f;
+    for (int o = 0; o < TO; o++)
+        sum[o] = 0.0f;
     for (int n = threadIdx.x; n < a.pitch; n += 128) {
         for (int r = 0; r < a.rows; r++) {
             const float *x =
-                a.x + (long long)c * a.x_c + (long long)(r + i) * a.x_row + j0 * a.pitch + n;
-            const float *dy[TO];
-#pragma unroll
-            for (int o = 0; o < TO; o++)
-                dy[o] = a.dy + (long long)min(first + o, a.outs - 1) * a.dy_c +
-                        (long long)r * a.dy_row + n;
+                a.x + (long long)c * a.x_c + (long long)(r + i) * a.x_row + j * a.pitch + n;
             for (int q = 0; q < a.width; q++) {
-                float v[TJ];
+                float v = x[q * a.pitch];
 #pragma unroll
-                for (int j = 0; j < TJ; j++)
-                    v[j] = x[(q + j) * a.pitch];
-#pragma unroll
-                for (int o = 0; o < TO; o++) {
-                    float g = dy[o][q * a.pitch];
-#pragma unroll
-                    for (int j = 0; j < TJ; j++)
-                        sum[o * TJ + j] = fmaf(g, v[j], sum[o * TJ + j]);
-                }
+                for (int o = 0; o < TO; o++)
+                    sum[o] = fmaf(a.dy[(long long)min(first + o, a.outs - 1) * a.dy_c +
+                                       (long long)r * a.dy_row + q * a.pitch + n],
+                                  v, sum[o]);
             }
         }
     }
-    float total = block_totals<TO * TJ>(sum);
-    int o = threadIdx.x / TJ, j = threadIdx.x % TJ;
+    float total = block_totals<TO>(sum);
+    int o = threadIdx.x;
     if (o < TO && first + o < a.outs)
-        a.dw[(((long long)(first + o) * a.channels + c) * a.kernel + i) * a.kernel + j0 + j] =
-            total;
+        a.dw[(((long long)(first + o) * a.channels + c) * a.kernel + i) * a.kernel + j] = total;
 }
 
-#define WK_CONV_DW(TO, TJ)                                                                         \
-    extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_##TO##x##TJ(wk_conv_dw_args_t a)  \
-    {                                                                                              \
-        conv_dw<TO, TJ>(a);                                                                        \
-    }
-WK_CONV_DW(4, 1)
-WK_CONV_DW(4, 3)
-WK_CONV_DW(3, 5)
-WK_CONV_DW(4, 5)
+extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_5(wk_conv_dw_args_t a)
+{
+    conv_dw<1, 5>(a);
+}
+extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_3(wk_conv_dw_args_t a)
+{
+    conv_dw<2, 3>(a);
+}
+extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_any(wk_conv_dw_args_t a)
+{
+    conv_dw_any<4>(a);
+}
 
 /* ---- max-pooling ---- */
 

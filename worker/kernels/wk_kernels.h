@@ -59,8 +59,9 @@ typedef struct {
 /* Weight and bias gradient of a convolution:
  *   dw[o][c][i][j] = sum over r, q, n of dy[o][r][q][n] * x[c][r + i][q + j][n]
  *   db[o] = sum of dy[o]
- * Grid (ceil(kernel / TJ) * kernel, channels + 1, ceil(outs / TO)), block (128), kernel
- * wk_conv_dw_<TO>x<TJ>; the last row of the grid makes db. */
+ * Block (128), the last row of the grid makes db. wk_conv_dw_5 (5x5): grid (1, channels + 1, outs);
+ * wk_conv_dw_3 (3x3): grid (1, channels + 1, ceil(outs / 2)); wk_conv_dw_any: grid (kernel * kernel,
+ * channels + 1, ceil(outs / 4)). */
 typedef struct {
     WK_DEVICE_POINTER(const float) dy;
     WK_DEVICE_POINTER(const float) x;

@@ -81,14 +81,6 @@ static tile_t conv_tile(uint32_t outs, uint32_t columns)
     return choose_tile(tiles, sizeof(tiles) / sizeof(*tiles), outs, columns);
 }
 
-/* Columns of a weight-gradient tile must divide the kernel exactly. */
-static tile_t conv_dw_tile(uint32_t outs, uint32_t kernel)
-{
-    if (kernel % 5 == 0)
-        return outs % 4 != 0 && outs % 3 == 0 ? (tile_t){3, 5} : (tile_t){4, 5};
-    return kernel % 3 == 0 ? (tile_t){4, 3} : (tile_t){4, 1};
-}
-
 static uint32_t linear_tile(uint32_t outs)
 {
     static const tile_t tiles[] = {{4, 1}, {5, 1}, {6, 1}, {7, 1}, {8, 1}};
@@ -131,9 +123,10 @@ static gb_status_t conv_forward(wk_net_t *net, wk_group_t *g, const wk_view_t *y
 
 static gb_status_t conv_dw(wk_net_t *net, wk_group_t *g)
 {
-    tile_t tile = conv_dw_tile(g->out.c, g->kernel);
-    char kernel[32];
-    snprintf(kernel, sizeof(kernel), "wk_conv_dw_%ux%u", tile.outs, tile.columns);
+    const char *kernel = g->kernel == 5   ? "wk_conv_dw_5"
+                         : g->kernel == 3 ? "wk_conv_dw_3"
+                                          : "wk_conv_dw_any";
+    uint32_t outs = g->kernel == 5 ? 1 : g->kernel == 3 ? 2 : 4; /* filters a block */
     wk_conv_dw_args_t args = {
         .dy = g->dy.base,
         .x = floats(g->x.base, -(int64_t)g->pad * (g->x.row_stride + net->pitch)),
@@ -150,8 +143,8 @@ static gb_status_t conv_dw(wk_net_t *net, wk_group_t *g)
         .width = (int)g->out.w,
         .pitch = (int)net->pitch,
     };
-    unsigned grid[3] = {g->kernel / tile.columns * g->kernel, g->in.c + 1,
-                        divide_up(g->out.c, tile.outs)};
+    unsigned taps = g->kernel == 5 || g->kernel == 3 ? 1 : g->kernel * g->kernel;
+    unsigned grid[3] = {taps, g->in.c + 1, divide_up(g->out.c, outs)};
     return backward(net, kernel, grid, 128, 1, &args, sizeof(args));
 }
 
