@@ -69,7 +69,8 @@ static int parse_host(const char *text, gb_endpoint_t *e, const char **rest)
         return 0;
     memcpy(e->name, begin, n);
     e->name[n] = 0;
-    return strcspn(e->name, " \t\r\n,=") == n;
+    /* A host called "unix" could not be told from a socket once its port is written. */
+    return strcspn(e->name, " \t\r\n,=") == n && strcmp(e->name, "unix");
 }
 
 gb_status_t gb_endpoint_parse(const char *text, uint16_t default_port, gb_endpoint_t *out)
