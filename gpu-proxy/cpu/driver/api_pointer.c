@@ -1,0 +1,147 @@
+/* Entry points: attributes of pointers. */
+#include "gb_cuda_api.h"
+#include "gpu-proxy/cpu/driver/cpu_context.h"
+#include "gpu-proxy/cpu/driver/cpu_memory.h"
+#include "gpu-proxy/cpu/driver/cpu_thread.h"
+
+enum { HOST_KINDS = CPU_MEMORY_HOST | CPU_MEMORY_REGISTERED };
+
+/* One attribute of known memory. CUDA_ERROR_INVALID_VALUE: this memory does not have it. */
+static CUresult get(const cpu_memory_t *memory, CUpointer_attribute attribute, CUdeviceptr ptr,
+                    void *data)
+{
+    bool host = (memory->kind & HOST_KINDS) != 0;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data =
+            memory->context ? (CUcontext)memory->context->object.handle : (CUcontext)NULL;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = ptr;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (!host && memory->kind != CPU_MEMORY_MANAGED)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(void **)data = (void *)ptr;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(int *)data = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = memory->id;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)data = memory->kind == CPU_MEMORY_MANAGED;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = memory->device;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr *)data = memory->node.base;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)data = memory->asked;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(int *)data = 1;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *(int *)data = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        *(int *)data = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* What CUDA writes for an attribute that a pointer does not have. */
+static void clear(CUpointer_attribute attribute, void *data)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(uint64_t *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = -2;
+        break;
+    default:
+        *(int *)data = 0;
+    }
+}
+
+static bool known(CUpointer_attribute attribute)
+{
+    return (int)attribute >= 1 && attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE &&
+           attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    cpu_context_t *context;
+    cpu_memory_t memory;
+    CUresult result = cpu_thread_peek(&context);
+    if (result)
+        return result;
+    if (!data || !known(attribute) || !cpu_memory_find(ptr, &memory))
+        return CUDA_ERROR_INVALID_VALUE;
+    return get(&memory, attribute, ptr, data);
+}
+
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+                                void **data, CUdeviceptr ptr)
+{
+    cpu_context_t *context;
+    cpu_memory_t memory;
+    CUresult result = cpu_thread_peek(&context);
+    if (result)
+        return result;
+    if (!numAttributes || !attributes || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < numAttributes; i++)
+        if (!data[i] || !known(attributes[i]))
+            return CUDA_ERROR_INVALID_VALUE;
+    bool found = cpu_memory_find(ptr, &memory);
+    for (unsigned i = 0; i < numAttributes; i++)
+        if (!found || get(&memory, attributes[i], ptr, data[i]))
+            clear(attributes[i], data[i]);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    cpu_context_t *context;
+    CUresult result = cpu_thread_context(&context);
+    if (result)
+        return result;
+    /* Copies and fills are synchronous where it matters already. */
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+        !cpu_memory_covers(CPU_MEMORY_DEVICE, ptr, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}

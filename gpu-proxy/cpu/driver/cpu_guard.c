@@ -1,0 +1,87 @@
+#include "gpu-proxy/cpu/driver/cpu_guard.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int guarded[] = {SIGSEGV, SIGBUS, SIGFPE};
+enum { GUARDED = sizeof(guarded) / sizeof(guarded[0]), STACK_BYTES = 64 << 10 };
+
+static struct sigaction previous[GUARDED];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static __thread cpu_guard_t *current __attribute__((tls_model("initial-exec")));
+static __thread void *own_stack;
+
+/* Hands the signal to whoever had it before us. */
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+    const struct sigaction *old = &previous[0];
+    for (int i = 0; i < GUARDED; i++)
+        if (guarded[i] == number)
+            old = &previous[i];
+    if (old->sa_flags & SA_SIGINFO) {
+        old->sa_sigaction(number, info, context);
+    } else if (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN) {
+        /* The default action: the faulting instruction runs again and ends the process. */
+        signal(number, SIG_DFL);
+    } else {
+        old->sa_handler(number);
+    }
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    cpu_guard_t *guard = current;
+    /* si_code <= 0: sent by a process, not by an instruction of ours. */
+    if (!guard || info->si_code <= 0) {
+        pass_on(number, info, context);
+        return;
+    }
+    current = NULL;
+    guard->signal = number;
+    siglongjmp(guard->jump, 1);
+}
+
+static void install(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    action.sa_sigaction = on_signal;
+    /* NODEFER: the handler is left by a jump that does not restore the mask. */
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < GUARDED; i++)
+        sigaction(guarded[i], &action, &previous[i]);
+}
+
+void cpu_guard_install(void)
+{
+    pthread_once(&once, install);
+}
+
+void cpu_guard_thread_start(void)
+{
+    stack_t stack = {.ss_size = STACK_BYTES};
+    stack.ss_sp = own_stack = malloc(STACK_BYTES);
+    if (stack.ss_sp)
+        sigaltstack(&stack, NULL);
+}
+
+void cpu_guard_thread_end(void)
+{
+    stack_t off = {.ss_flags = SS_DISABLE};
+    sigaltstack(&off, NULL);
+    free(own_stack);
+    own_stack = NULL;
+}
+
+void cpu_guard_set(cpu_guard_t *guard)
+{
+    current = guard;
+}
+
+CUresult cpu_guard_result(const cpu_guard_t *guard)
+{
+    return guard->signal == SIGFPE ? CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_ILLEGAL_ADDRESS;
+}

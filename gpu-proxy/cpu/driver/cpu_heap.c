@@ -1,0 +1,173 @@
+#include "gpu-proxy/cpu/driver/cpu_heap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { BLOCK_SHIFT = 16 };
+
+typedef struct {
+    cpu_node_t node;
+} extent_t;
+
+static gb_status_t add_extent(cpu_heap_t *heap, uint64_t base, uint64_t size)
+{
+    extent_t *extent = calloc(1, sizeof(*extent));
+    if (!extent)
+        return GB_ERR_NO_MEMORY;
+    extent->node.base = base;
+    extent->node.size = size;
+    cpu_tree_insert(&heap->free, &extent->node);
+    return GB_OK;
+}
+
+static void drop_extent(cpu_heap_t *heap, cpu_node_t *node)
+{
+    cpu_tree_remove(&heap->free, node);
+    free(node);
+}
+
+gb_status_t cpu_heap_init(cpu_heap_t *heap, uint64_t base, uint64_t size)
+{
+    *heap = (cpu_heap_t){.base = base, .size = size};
+    /* Mapped lazily by the system: costs nothing until used. */
+    heap->touches = calloc(size >> BLOCK_SHIFT, sizeof(*heap->touches));
+    if (!heap->touches || add_extent(heap, base, size) != GB_OK) {
+        free(heap->touches);
+        return gb_fail(GB_ERR_NO_MEMORY, "no memory to manage a device window");
+    }
+    return GB_OK;
+}
+
+void cpu_heap_close(cpu_heap_t *heap)
+{
+    while (heap->free.root)
+        drop_extent(heap, heap->free.root);
+    free(heap->touches);
+    heap->touches = NULL;
+}
+
+static int open_blocks(const cpu_heap_t *heap, uint64_t first, uint64_t count)
+{
+    return mprotect((void *)(heap->base + (first << BLOCK_SHIFT)), count << BLOCK_SHIFT,
+                    PROT_READ | PROT_WRITE);
+}
+
+static void close_blocks(const cpu_heap_t *heap, uint64_t first, uint64_t count)
+{
+    void *at = (void *)(heap->base + (first << BLOCK_SHIFT));
+    madvise(at, count << BLOCK_SHIFT, MADV_DONTNEED);
+    mprotect(at, count << BLOCK_SHIFT, PROT_NONE);
+}
+
+/* Drops a touch of the blocks [first, end); those that nothing lies on any more are closed, in runs. */
+static void untouch(cpu_heap_t *heap, uint64_t first, uint64_t end)
+{
+    uint64_t run = 0;
+    for (uint64_t block = first; block < end; block++) {
+        if (--heap->touches[block] == 0) {
+            run++;
+        } else if (run) {
+            close_blocks(heap, block - run, run);
+            run = 0;
+        }
+    }
+    if (run)
+        close_blocks(heap, end - run, run);
+}
+
+static int touch(cpu_heap_t *heap, uint64_t first, uint64_t end)
+{
+    uint64_t run = 0;
+    int error = 0;
+    for (uint64_t block = first; block < end; block++) {
+        if (heap->touches[block]++ == 0) {
+            run++;
+        } else if (run) {
+            error |= open_blocks(heap, block - run, run);
+            run = 0;
+        }
+    }
+    if (run)
+        error |= open_blocks(heap, end - run, run);
+    if (error)
+        untouch(heap, first, end);
+    return error;
+}
+
+static uint64_t block_of(const cpu_heap_t *heap, uint64_t address)
+{
+    return (address - heap->base) >> BLOCK_SHIFT;
+}
+
+/* A hole may be large enough and yet not hold an aligned piece: then one of size + align does. */
+static cpu_node_t *find_hole(const cpu_heap_t *heap, uint64_t size, uint64_t align, uint64_t *at)
+{
+    cpu_node_t *hole = cpu_tree_fit(&heap->free, size);
+    if (!hole)
+        return NULL;
+    *at = (hole->base + align - 1) & ~(align - 1);
+    if (*at - hole->base <= hole->size - size)
+        return hole;
+    hole = cpu_tree_fit(&heap->free, size + align - CPU_HEAP_ALIGN);
+    if (hole)
+        *at = (hole->base + align - 1) & ~(align - 1);
+    return hole;
+}
+
+gb_status_t cpu_heap_take(cpu_heap_t *heap, uint64_t size, uint64_t align, uint64_t *base)
+{
+    uint64_t at;
+    if (size > heap->size)
+        return GB_ERR_NO_MEMORY;
+    cpu_node_t *hole = find_hole(heap, size, align, &at);
+    if (!hole)
+        return GB_ERR_NO_MEMORY;
+    uint64_t hole_base = hole->base, hole_size = hole->size;
+    extent_t *tail = NULL;
+    uint64_t tail_size = hole_base + hole_size - (at + size);
+    if (tail_size && at > hole_base) {
+        tail = calloc(1, sizeof(*tail));
+        if (!tail)
+            return GB_ERR_NO_MEMORY;
+    }
+    if (touch(heap, block_of(heap, at), block_of(heap, at + size - 1) + 1)) {
+        free(tail);
+        return GB_ERR_NO_MEMORY;
+    }
+    cpu_tree_remove(&heap->free, hole);
+    if (at > hole_base) { /* what stays in front keeps the node */
+        hole->size = at - hole_base;
+        cpu_tree_insert(&heap->free, hole);
+        hole = tail ? &tail->node : NULL;
+    } else if (!tail_size) {
+        free(hole);
+        hole = NULL;
+    }
+    if (hole) {
+        hole->base = at + size;
+        hole->size = tail_size;
+        cpu_tree_insert(&heap->free, hole);
+    }
+    *base = at;
+    return GB_OK;
+}
+
+void cpu_heap_give(cpu_heap_t *heap, uint64_t base, uint64_t size)
+{
+    untouch(heap, block_of(heap, base), block_of(heap, base + size - 1) + 1);
+    cpu_node_t *below = cpu_tree_floor(&heap->free, base);
+    cpu_node_t *above = cpu_tree_ceiling(&heap->free, base);
+    if (above && above->base == base + size) {
+        size += above->size;
+        drop_extent(heap, above);
+    }
+    if (below && below->base + below->size == base) {
+        cpu_tree_remove(&heap->free, below);
+        below->size += size;
+        cpu_tree_insert(&heap->free, below);
+    } else {
+        /* Without memory for the node the addresses are lost, nothing else. */
+        (void)add_extent(heap, base, size);
+    }
+}

@@ -1,0 +1,29 @@
+/* cpu_launch.h - launching kernels. */
+#ifndef CPU_LAUNCH_H
+#define CPU_LAUNCH_H
+
+#include "gpu-proxy/cpu/driver/cpu_module.h"
+
+enum {
+    CPU_MAX_THREADS = 1024, /* of a block */
+    CPU_MAX_BLOCK_Z = 64,
+    CPU_MAX_GRID_YZ = 65535,
+    CPU_SHARED_DEFAULT = 48 << 10, /* bytes a block gets without asking */
+    CPU_SHARED_MOST = 163 << 10,   /* bytes a block can ask for */
+    CPU_SHARED_OF_CORE = 164 << 10,
+};
+
+typedef struct {
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t dynamic_shared; /* bytes */
+    bool cooperative;        /* all blocks must run at the same time */
+} cpu_shape_of_launch_t;
+
+/* Queues a launch. Parameters are taken at once: from `params`, one pointer each, or packed from
+ * `extra`. Errors as cuLaunchKernel: CUDA_ERROR_INVALID_VALUE, _LAUNCH_OUT_OF_RESOURCES,
+ * _COOPERATIVE_LAUNCH_TOO_LARGE, _INVALID_HANDLE (stream of another context), or from compiling. */
+CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
+                    const cpu_shape_of_launch_t *shape, void **params, void **extra);
+
+#endif

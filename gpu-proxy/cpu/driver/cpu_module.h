@@ -1,0 +1,84 @@
+/* cpu_module.h - modules and functions of a context. Thread-safe.
+ *
+ * A module owns its variables' memory. Functions are made when first asked for, and live as long as
+ * the module or a launch that uses them. */
+#ifndef CPU_MODULE_H
+#define CPU_MODULE_H
+
+#include "gpu-proxy/cpu/driver/cpu_context.h"
+#include "gpu-proxy/cpu/driver/cpu_image.h"
+#include "gpu-proxy/cpu/jit/cpu_code.h"
+
+/* A function compiled for one class of block shapes. Immutable. */
+typedef struct cpu_variant {
+    struct cpu_variant *next;
+    cpu_shape_t shape;
+    cpu_code_t *code;
+    uint64_t *globals; /* addresses in the order of the code's symbols */
+} cpu_variant_t;
+
+typedef struct cpu_function {
+    cpu_object_t object;
+    cpu_module_t *module; /* referenced */
+    uint32_t index;       /* in the module's PTX */
+    const ptx_function_t *ptx;
+    pthread_mutex_t lock;              /* of compiling, and of attributes */
+    _Atomic(cpu_variant_t *) variants; /* only ever grows */
+    unsigned variant_count;
+    atomic_int max_dynamic_shared; /* bytes; CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    atomic_int carveout;
+    atomic_int cache_config;
+} cpu_function_t;
+
+struct cpu_module {
+    cpu_object_t object;
+    cpu_context_t *context; /* referenced */
+    cpu_image_t *image;     /* referenced */
+    uint64_t *addresses;    /* of the PTX module's variables; 0: none */
+    uint64_t block;         /* memory of all its variables; 0: none */
+    pthread_mutex_t lock;
+    cpu_function_t **functions; /* by index; not referenced: a function's end clears its place */
+    cpu_module_t *next;         /* of the context */
+};
+
+/* A new module of the context, entered in the handle table and in the context's list, which holds the
+ * references. Takes a reference to the image. Variables are initialised. */
+CUresult cpu_module_open(cpu_context_t *context, cpu_image_t *image, cpu_image_log_t *log,
+                         cpu_module_t **module);
+
+/* Unloads: handles of the module and its functions become invalid, memory goes. */
+CUresult cpu_module_close(cpu_module_t *module);
+
+/* Unloads all modules of the context. */
+void cpu_module_close_all(cpu_context_t *context);
+
+/* The context of a module or function object. */
+const cpu_context_t *cpu_module_context(const cpu_object_t *object);
+
+/* The module behind a handle, with a reference. CUDA_ERROR_INVALID_HANDLE, or the state of its
+ * context. */
+CUresult cpu_module_get(CUmodule handle, cpu_module_t **module);
+
+/* The kernel of that name, with a reference. CUDA_ERROR_NOT_FOUND. */
+CUresult cpu_module_function(cpu_module_t *module, const char *name, cpu_function_t **function);
+
+/* Kernels of the module: how many, and the name of each. */
+uint32_t cpu_image_kernels(const cpu_image_t *image);
+uint32_t cpu_image_kernel(const cpu_image_t *image, uint32_t n);
+
+/* A variable of global or constant space. CUDA_ERROR_NOT_FOUND. */
+CUresult cpu_module_variable(cpu_module_t *module, const char *name, uint64_t *address,
+                             uint64_t *bytes);
+
+/* The function behind a CUfunction, or behind a CUkernel in the current context `context`; with a
+ * reference. CUDA_ERROR_INVALID_HANDLE, or the state of its context. */
+CUresult cpu_function_get(cpu_context_t *context, CUfunction handle, cpu_function_t **function);
+
+/* Code that serves the block, from memory, from disk or compiled now. */
+CUresult cpu_function_variant(cpu_function_t *function, const uint32_t block[3],
+                              const cpu_variant_t **variant);
+
+/* Static shared memory and parameter bytes come from ->ptx. Threads per block at most: */
+int cpu_function_max_threads(const cpu_function_t *function);
+
+#endif

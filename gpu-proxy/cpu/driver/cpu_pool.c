@@ -1,0 +1,348 @@
+#include "gpu-proxy/cpu/driver/cpu_pool.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/core/gb_clock.h"
+#include "common/core/gb_log.h"
+#include "gpu-proxy/cpu/driver/cpu_guard.h"
+#include "gpu-proxy/cpu/driver/cpu_thread.h"
+
+enum {
+    SPIN_NS = 20000,       /* a worker looks for new work this long before it sleeps */
+    SLEEP_FROM_NS = 50000, /* a slowed-down device sleeps in pieces of at least this */
+    POLL_NS = 100000,
+    POLL_MAX_NS = 1000000,
+    STACK_BYTES = 1 << 20,
+};
+
+cpu_engine_t cpu_engine = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                           .host_wake = PTHREAD_COND_INITIALIZER};
+
+/* Starts a detached thread that takes none of the program's signals. */
+static bool start_thread(void *(*run)(void *))
+{
+    sigset_t all, old;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&thread, &attributes, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error)
+        gb_log(GB_LOG_ERROR, "cannot start a thread of the CPU device: raise the limit of threads");
+    return error == 0;
+}
+
+CUresult cpu_sched_start(int threads, double speed)
+{
+    pthread_mutexattr_t kind;
+    pthread_condattr_t clock;
+    cpu_seat_t *seats = calloc((size_t)threads, sizeof(*seats));
+    if (!seats)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&cpu_engine.lock, &kind);
+    pthread_mutexattr_destroy(&kind);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&cpu_engine.poll_wake, &clock);
+    pthread_condattr_destroy(&clock);
+    for (int i = threads - 1; i >= 0; i--) {
+        seats[i].index = (uint32_t)i;
+        seats[i].next = cpu_engine.free_seats;
+        cpu_engine.free_seats = &seats[i];
+    }
+    cpu_engine.seat_count = threads;
+    cpu_engine.speed = speed;
+    return CUDA_SUCCESS;
+}
+
+int cpu_sched_seats(void)
+{
+    return cpu_engine.seat_count;
+}
+
+cpu_seat_t *cpu_pool_take_seat(void)
+{
+    cpu_seat_t *seat = cpu_engine.free_seats;
+    if (seat)
+        cpu_engine.free_seats = seat->next;
+    return seat;
+}
+
+/* Calls a sleeping worker if there is work, a seat, and nobody on the way already. */
+static void call_worker(void)
+{
+    cpu_worker_t *worker = cpu_engine.sleepers;
+    if (!worker || cpu_engine.spinners || !cpu_engine.run_head || !cpu_engine.free_seats)
+        return;
+    cpu_engine.sleepers = worker->next;
+    cpu_engine.spinners++;
+    worker->called = true;
+    pthread_cond_signal(&worker->wake);
+}
+
+void cpu_pool_give_seat(cpu_seat_t *seat)
+{
+    seat->next = cpu_engine.free_seats;
+    cpu_engine.free_seats = seat;
+    call_worker();
+}
+
+static void unlist(cpu_op_t *op)
+{
+    if (op->run_prev)
+        op->run_prev->run_next = op->run_next;
+    else
+        cpu_engine.run_head = op->run_next;
+    if (op->run_next)
+        op->run_next->run_prev = op->run_prev;
+    else
+        cpu_engine.run_tail = op->run_prev;
+    op->listed = false;
+    atomic_fetch_sub_explicit(&cpu_engine.runnable, 1, memory_order_relaxed);
+}
+
+static uint64_t take_pieces(cpu_op_t *op)
+{
+    return atomic_fetch_add_explicit(&op->ticket, op->grain, memory_order_relaxed);
+}
+
+/* Sleeps off what a slowed-down device would have needed more. */
+static void slow_down(cpu_seat_t *seat, uint64_t worked_ns)
+{
+    seat->debt_ns += (double)worked_ns * (cpu_engine.speed - 1.0);
+    if (seat->debt_ns < SLEEP_FROM_NS)
+        return;
+    uint64_t ns = (uint64_t)seat->debt_ns;
+    struct timespec time = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    uint64_t before = gb_now_ns();
+    nanosleep(&time, NULL);
+    seat->debt_ns -= (double)(gb_now_ns() - before);
+}
+
+static CUresult run_pieces(cpu_op_t *op, cpu_seat_t *seat, uint64_t first)
+{
+    const atomic_uint *cancel = &op->stream->lanes->cancel;
+    CUresult result;
+    do {
+        uint64_t count = op->pieces - first < op->grain ? op->pieces - first : op->grain;
+        if (cpu_engine.speed > 1.0) {
+            uint64_t start = gb_now_ns();
+            result = op->ops->run(op, seat, first, count);
+            slow_down(seat, gb_now_ns() - start);
+        } else {
+            result = op->ops->run(op, seat, first, count);
+        }
+        if (result || atomic_load_explicit(cancel, memory_order_relaxed))
+            break;
+        first = take_pieces(op);
+    } while (first < op->pieces);
+    return result;
+}
+
+static CUresult run_guarded(cpu_op_t *op, cpu_seat_t *seat, uint64_t first)
+{
+    cpu_guard_t guard;
+    CUresult result;
+    if (sigsetjmp(guard.jump, 0) == 0) {
+        cpu_guard_set(&guard);
+        result = run_pieces(op, seat, first);
+        cpu_guard_set(NULL);
+    } else {
+        result = cpu_guard_result(&guard);
+    }
+    return result;
+}
+
+void cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat)
+{
+    uint64_t first = take_pieces(op);
+    if (first + op->grain >= op->pieces)
+        unlist(op);
+    if (first >= op->pieces)
+        return; /* others took the last piece meanwhile, and will complete it */
+    op->users++;
+    call_worker();
+    cpu_engine_unlock();
+    CUresult result = run_guarded(op, seat, first);
+    if (result)
+        cpu_sched_fault(op->stream->lanes, result);
+    cpu_engine_lock();
+    if (op->listed && (atomic_load_explicit(&op->ticket, memory_order_relaxed) >= op->pieces ||
+                       atomic_load_explicit(&op->stream->lanes->cancel, memory_order_relaxed)))
+        unlist(op);
+    if (--op->users == 0 && !op->listed)
+        cpu_engine_complete(op);
+}
+
+/* With the lock: the most urgent work, or NULL. */
+static cpu_op_t *next_work(void)
+{
+    return cpu_engine.run_head;
+}
+
+static void look_for_work(void)
+{
+    uint64_t end = gb_now_ns() + SPIN_NS;
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load_explicit(&cpu_engine.runnable, memory_order_relaxed))
+                return;
+            __builtin_ia32_pause();
+        }
+    } while (gb_now_ns() < end);
+}
+
+static void worker_sleep(cpu_worker_t *self)
+{
+    self->called = false;
+    self->next = cpu_engine.sleepers;
+    cpu_engine.sleepers = self;
+    while (!self->called)
+        pthread_cond_wait(&self->wake, &cpu_engine.lock);
+    cpu_engine.spinners--; /* counted by the caller */
+}
+
+static void *worker_main(void *unused)
+{
+    cpu_worker_t self = {.called = false};
+    bool spun = false;
+    (void)unused;
+    pthread_cond_init(&self.wake, NULL);
+    cpu_guard_thread_start();
+    cpu_engine_lock();
+    for (;;) {
+        cpu_op_t *op = next_work();
+        cpu_seat_t *seat = op ? cpu_pool_take_seat() : NULL;
+        if (seat) {
+            cpu_pool_work(op, seat);
+            cpu_engine_settle();
+            cpu_pool_give_seat(seat);
+            spun = false;
+        } else if (!op && !spun && cpu_engine.spinners == 0) {
+            spun = true;
+            cpu_engine.spinners++;
+            cpu_engine_unlock();
+            look_for_work();
+            cpu_engine_lock();
+            cpu_engine.spinners--;
+        } else {
+            cpu_engine_settle();
+            if (!cpu_engine.run_head || !cpu_engine.free_seats)
+                worker_sleep(&self);
+            spun = false;
+        }
+    }
+    return NULL;
+}
+
+static void start_workers(void)
+{
+    cpu_engine.workers_started = true;
+    for (int i = 0; i < cpu_engine.seat_count; i++)
+        start_thread(worker_main);
+}
+
+void cpu_pool_list(cpu_op_t *op)
+{
+    if (!cpu_engine.workers_started)
+        start_workers();
+    cpu_op_t *after = cpu_engine.run_tail;
+    while (after && after->stream->priority > op->stream->priority)
+        after = after->run_prev;
+    op->run_prev = after;
+    op->run_next = after ? after->run_next : cpu_engine.run_head;
+    if (op->run_prev)
+        op->run_prev->run_next = op;
+    else
+        cpu_engine.run_head = op;
+    if (op->run_next)
+        op->run_next->run_prev = op;
+    else
+        cpu_engine.run_tail = op;
+    op->listed = true;
+    atomic_fetch_add_explicit(&cpu_engine.runnable, 1, memory_order_relaxed);
+    call_worker();
+}
+
+static void *host_main(void *unused)
+{
+    (void)unused;
+    cpu_thread_enter_callback();
+    cpu_engine_lock();
+    for (;;) {
+        cpu_op_t *op = cpu_engine.host_head;
+        if (!op) {
+            cpu_engine_settle();
+            if (!cpu_engine.host_head)
+                pthread_cond_wait(&cpu_engine.host_wake, &cpu_engine.lock);
+            continue;
+        }
+        cpu_engine.host_head = op->run_next;
+        if (!cpu_engine.host_head)
+            cpu_engine.host_tail = NULL;
+        cpu_engine_unlock();
+        (void)op->ops->run(op, NULL, 0, 1);
+        cpu_engine_lock();
+        cpu_engine_complete(op);
+    }
+    return NULL;
+}
+
+void cpu_pool_host(cpu_op_t *op)
+{
+    op->run_next = NULL;
+    if (cpu_engine.host_tail)
+        cpu_engine.host_tail->run_next = op;
+    else
+        cpu_engine.host_head = op;
+    cpu_engine.host_tail = op;
+    if (!cpu_engine.host_started)
+        cpu_engine.host_started = start_thread(host_main);
+    pthread_cond_signal(&cpu_engine.host_wake);
+}
+
+/* The net for values that the program's own threads write: no operation completes then, so somebody
+ * has to look. Waits get longer while nothing happens. */
+static void *poller_main(void *unused)
+{
+    uint64_t pause = POLL_NS;
+    (void)unused;
+    cpu_engine_lock();
+    for (;;) {
+        while (!cpu_engine.polling) {
+            pthread_cond_wait(&cpu_engine.poll_wake, &cpu_engine.lock);
+            pause = POLL_NS;
+        }
+        uint64_t until = gb_now_ns() + pause;
+        struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+        pthread_cond_timedwait(&cpu_engine.poll_wake, &cpu_engine.lock, &time);
+        pause = pause * 2 < POLL_MAX_NS ? pause * 2 : POLL_MAX_NS;
+        cpu_engine.recheck = cpu_engine.recheck || cpu_engine.polling;
+        cpu_engine_unlock();
+        cpu_engine_lock();
+    }
+    return NULL;
+}
+
+void cpu_pool_poll(void)
+{
+    if (cpu_engine.polling)
+        return;
+    cpu_engine.polling = true;
+    if (!cpu_engine.poller_started)
+        cpu_engine.poller_started = start_thread(poller_main);
+    /* A poller between two looks goes on by itself; one that sleeps needs the call. */
+    pthread_cond_signal(&cpu_engine.poll_wake);
+}

@@ -1,0 +1,65 @@
+/* cpu_pool.h - the engine's state and its threads. Private to cpu_sched.c and cpu_pool.c.
+ *
+ * Threads: `seats` workers, started with the first operation; one callback thread for host functions
+ * and one poller for streams that wait for values in memory, each started when first needed. All are
+ * detached, take no signals of the program's, and stay until the process ends. */
+#ifndef CPU_POOL_H
+#define CPU_POOL_H
+
+#include "gpu-proxy/cpu/driver/cpu_sched.h"
+
+typedef struct cpu_worker {
+    struct cpu_worker *next; /* sleeping */
+    bool called;
+    pthread_cond_t wake;
+} cpu_worker_t;
+
+typedef struct {
+    pthread_mutex_t lock;
+    /* Under the lock: */
+    cpu_stream_t *blocked;
+    bool recheck;   /* look at the blocked streams again before the lock is left */
+    bool polling;   /* a blocked stream waits for memory */
+    cpu_op_t *dead; /* completed, to be released without the lock */
+    cpu_op_t *run_head, *run_tail;
+    cpu_seat_t *free_seats;
+    cpu_worker_t *sleepers;
+    int spinners; /* workers that are about to look at the run list */
+    cpu_op_t *host_head, *host_tail;
+    bool workers_started, host_started, poller_started;
+    pthread_cond_t host_wake, poll_wake;
+    atomic_int runnable; /* operations on the run list; read by spinning workers */
+    int seat_count;
+    double speed; /* 1: as fast as it goes; 2: half as fast */
+} cpu_engine_t;
+
+extern cpu_engine_t cpu_engine;
+
+void cpu_engine_lock(void);
+
+/* Settles what has changed, releases the lock and then the completed operations. */
+void cpu_engine_unlock(void);
+
+/* The following are called with the lock held. */
+
+/* The operation is complete: it leaves its stream, which moves on. */
+void cpu_engine_complete(cpu_op_t *op);
+
+void cpu_engine_settle(void);
+
+cpu_seat_t *cpu_pool_take_seat(void);
+void cpu_pool_give_seat(cpu_seat_t *seat);
+
+/* Puts work on the run list, by priority, and calls a worker. */
+void cpu_pool_list(cpu_op_t *op);
+
+/* Queues a host function. */
+void cpu_pool_host(cpu_op_t *op);
+
+/* A blocked stream waits for memory. */
+void cpu_pool_poll(void);
+
+/* Runs pieces of listed work until none are left to take. Leaves and retakes the lock. */
+void cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat);
+
+#endif
