@@ -1,4 +1,4 @@
-# gable_add_fuzz(NAME n TARGET file.c SOURCES a.c... [LIBS -lx...] [CORPUS folder] [SECONDS s] [MAX n])
+# gable_add_fuzz(NAME n TARGET file.c SOURCES a.c... CORPUS folder [LIBS -lx...] [SECONDS s] [MAX n])
 # A libFuzzer program with ASan and UBSan, compiled by clang-19 from the sources it covers, and a bounded
 # run of it as a test (label fuzz). New inputs stay in the build folder.
 find_program(GABLE_CLANG clang-19)
@@ -19,7 +19,6 @@ function(gable_add_fuzz)
   set(target ${CMAKE_CURRENT_SOURCE_DIR}/${F_TARGET})
   set(program ${CMAKE_BINARY_DIR}/tests/${F_NAME})
   set(found ${CMAKE_BINARY_DIR}/tests/${F_NAME}.found)
-  file(MAKE_DIRECTORY ${found})
   add_custom_command(OUTPUT ${program}
     COMMAND ${GABLE_CLANG} -std=c11 -D_GNU_SOURCE -g -O1
             -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
@@ -27,13 +26,12 @@ function(gable_add_fuzz)
             ${F_LIBS} -lpthread
     DEPENDS ${target} ${sources} VERBATIM)
   add_custom_target(${F_NAME} ALL DEPENDS ${program})
-  set(corpus "")
-  if(F_CORPUS)
-    set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS})
-  endif()
-  add_test(NAME ${F_NAME}
-    COMMAND ${program} -seed=1 -max_total_time=${F_SECONDS} -max_len=${F_MAX} -timeout=5
-            -verbosity=0 -artifact_prefix=${found}/ ${found} ${corpus})
+  set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS})
+  # Each run starts from the committed inputs alone, so that it does not depend on the runs before.
+  set(options "-seed=1 -max_total_time=${F_SECONDS} -max_len=${F_MAX} -timeout=5 -verbosity=0")
+  add_test(NAME ${F_NAME} COMMAND sh -c
+    "rm -rf '${found}' && mkdir -p '${found}' && exec '${program}' ${options} \
+     -artifact_prefix='${found}.' '${found}' '${corpus}'")
   math(EXPR limit "${F_SECONDS} + 55")
   set_tests_properties(${F_NAME} PROPERTIES LABELS fuzz TIMEOUT ${limit})
 endfunction()

@@ -69,8 +69,12 @@ static int parse_host(const char *text, gb_endpoint_t *e, const char **rest)
         return 0;
     memcpy(e->name, begin, n);
     e->name[n] = 0;
-    /* A host called "unix" could not be told from a socket once its port is written. */
-    return strcspn(e->name, " \t\r\n,=") == n && strcmp(e->name, "unix");
+    /* What is accepted must read the same once it is written again: in brackets an IPv6 address with
+     * its scope, elsewhere no brackets; and a host called "unix" would look like a socket. */
+    if (*text == '[')
+        return strchr(e->name, ':') &&
+               strspn(e->name, "0123456789abcdefghijklmnopqrstuvwxyzABCDEF:.%") == n;
+    return strcspn(e->name, " \t\r\n,=[]") == n && strcmp(e->name, "unix");
 }
 
 gb_status_t gb_endpoint_parse(const char *text, uint16_t default_port, gb_endpoint_t *out)

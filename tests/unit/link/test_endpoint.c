@@ -56,7 +56,7 @@ static void refusals(void **state)
         "host:-1",  "host:1/",   "host:1/x", "[::1",    "[]:1",
         "a b:1",    "host:1/-1", "unix:",    "unix:#1", "unix:/a#x",
         "host:1:2", "a,b:1",     "[::1]x",   "host:1 ", "host:000000000001",
-        "unix",
+        "unix",     "[[1]",
     };
     static char longest[400];
     gb_endpoint_t e = {.port = 5};
