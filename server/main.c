@@ -18,7 +18,7 @@
 
 typedef struct {
     const char *listen, *data_listen, *advertise;
-    const char *tls_dir, *state_dir, *role;
+    const char *tls_dir, *state_dir, *role, *config;
     bool insecure;
     int64_t share, ttl_ms, heartbeat_ms, lost_ms, threads;
 } options_t;
@@ -51,6 +51,8 @@ static const gb_opt_t OPTIONS[] = {
      "time in which a lost proxy may come back before its leases end"},
     {"threads", GB_OPT_INT, FIELD(threads), "0", NULL, "N",
      "threads that own parameters; 0: half the CPUs"},
+    {"config", GB_OPT_STRING, FIELD(config), "", NULL, "FILE",
+     "these options as `name = value` lines"},
     {NULL},
 };
 
