@@ -69,7 +69,7 @@ static gb_status_t fill_config(member_t *m, gbx_shard_t *shards, gbx_config_t *o
                           .shard_count = count,
                           .lease = gb_cluster_lease_id(m->cluster->lease),
                           .insecure = m->config->insecure,
-                          .job = m->config->job,
+                          .job = gb_job_exchange(m->job),
                           .worker = gb_job_worker(m->job),
                           .generation = m->plan.generation};
     return GB_OK;
