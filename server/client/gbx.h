@@ -16,7 +16,9 @@
  *
  * Failure: when a shard is lost, the generation changes or the worker is evicted, the exchange is
  * poisoned: every stream that waits is released (what it computes then is worthless), every later
- * call returns an error, and gbx_status tells why. gbx_reopen starts afresh.
+ * call returns an error, and gbx_status tells why. gbx_reopen starts afresh. Over the shim push, pull
+ * and fence are queued like launches: what goes wrong with them shows in the next gbx_status or
+ * blocking call, so look at gbx_status every now and then (it costs a round trip to the session).
  *
  * A gbx_t is used by one thread at a time; gbx_status, gbx_counters may be called from any thread.
  * The CUDA context that was current at gbx_open must be current in every call. */
@@ -39,7 +41,7 @@ enum {
     GBX_MAX_TENSORS = 4096,
     GBX_MAX_DIMS = 8,
     GBX_MAX_NAME = 128,
-    GBX_MAX_IN_FLIGHT = 4096, /* exchanges enqueued and not yet done; then GB_ERR_BUSY */
+    GBX_MAX_IN_FLIGHT = 1024, /* exchanges enqueued and not yet done; then GB_ERR_BUSY */
 };
 
 typedef struct {
