@@ -98,6 +98,8 @@ static gbx_engine_t *take(gbx_host_t *host, uint64_t id)
     if (entry) {
         engine = entry->engine;
         entry->id = 0;
+        if (entry->users > 0)
+            gbx_engine_poison(engine, GBX_LOST, "the exchange was closed");
         while (entry->users > 0)
             pthread_cond_wait(&host->idle, &host->lock);
         entry->engine = NULL;
