@@ -2,7 +2,7 @@
 
 import re
 
-CLASSES = ("reply", "async", "cached", "local", "custom", "unsupported")
+CLASSES = ("reply", "async", "cached", "local", "custom", "composed", "unsupported")
 
 
 class CatalogueError(Exception):
@@ -38,7 +38,8 @@ class Symbol:
         self.name, self.version, self.entry = name, version, entry
         self.kind = "bare"  # bare | like | thread | function
         self.target = self.sync = None
-        self.cls, self.op, self.blocking, self.params = None, None, False, None
+        self.cls, self.op, self.params = None, None, None
+        self.queued, self.blocking, self.payload = False, False, 0
 
     @property
     def per_thread(self):
@@ -81,13 +82,16 @@ class Catalogue:
         if link:
             sym.kind, sym.target, sym.sync = link.groups()
         elif rest:
-            m = re.match(r"(\w+)(?: op (\d+))?( blocking)?\s*\((.*)\)$", rest)
+            m = re.match(r"(\w+)(?: op (\d+))?(?: payload (\d+))?( queued)?"
+                         r"( blocking)?\s*\((.*)\)$", rest)
             if not m or m.group(1) not in CLASSES:
                 raise CatalogueError(f"{where}: bad description {rest!r}")
             sym.kind, sym.cls = "function", m.group(1)
             sym.op = int(m.group(2)) if m.group(2) else None
-            sym.blocking = bool(m.group(3))
-            sym.params = [Param(p, where) for p in split_params(m.group(4))]
+            sym.payload = int(m.group(3) or 0)
+            sym.queued = bool(m.group(4)) or sym.cls == "async"
+            sym.blocking = bool(m.group(5))
+            sym.params = [Param(p, where) for p in split_params(m.group(6))]
         self.symbols[sym.name] = sym
         sym.entry.symbols.append(sym)
 

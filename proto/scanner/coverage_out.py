@@ -6,6 +6,7 @@ WORDS = {
     "cached": "done: answered from the device snapshot",
     "local": "done: answered by the client",
     "custom": "done",
+    "composed": "done",
     "unsupported": "not done: returns CUDA_ERROR_NOT_SUPPORTED",
 }
 

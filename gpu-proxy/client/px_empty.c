@@ -1,1 +1,0 @@
-int px_empty;

@@ -1,0 +1,188 @@
+#include "gpu-proxy/client/rc_call.h"
+
+#include <string.h>
+
+#include "common/cuda/gb_cuda_error.h"
+
+CUresult rc_begin(rc_call_t *call)
+{
+    CUresult result = rc_check();
+    if (result)
+        return result;
+    rc_lane_t *lane = rc_lane();
+    if (!lane)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(call, 0, sizeof(*call));
+    call->lane = lane;
+    CUcontext current = rc_lane_current(lane);
+    if (!current)
+        return CUDA_SUCCESS;
+    call->context = rc_object_get(RC_CONTEXT, current);
+    if (!call->context)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    call->session = call->context->session;
+    if (atomic_load_explicit(&call->session->lost, memory_order_relaxed))
+        return RC_LOST;
+    return (CUresult)atomic_load_explicit(&call->context->context_.fault, memory_order_relaxed);
+}
+
+CUresult rc_begin_in_context(rc_call_t *call)
+{
+    CUresult result = rc_begin(call);
+    return !result && !call->context ? CUDA_ERROR_INVALID_CONTEXT : result;
+}
+
+/* All handles of a call must live at one session; it is the one called. */
+static CUresult belongs(rc_call_t *call, const rc_object_t *object)
+{
+    if (call->owner && call->owner->session != object->session)
+        return CUDA_ERROR_INVALID_HANDLE;
+    call->owner = object->context;
+    call->session = object->session;
+    return CUDA_SUCCESS;
+}
+
+CUresult rc_use_stream(rc_call_t *call, CUstream stream, uint64_t *wire)
+{
+    uint64_t value = (uint64_t)(uintptr_t)stream;
+    if (value <= 2) {
+        if (!call->context)
+            return CUDA_ERROR_INVALID_CONTEXT;
+        *wire = value;
+        return belongs(call,
+                       &(rc_object_t){.session = call->context->session, .context = call->context});
+    }
+    rc_object_t *object = rc_object_get(RC_STREAM, stream);
+    if (!object)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *wire = object->number;
+    return belongs(call, object);
+}
+
+CUresult rc_use_event(rc_call_t *call, CUevent event, uint64_t *wire)
+{
+    rc_object_t *object = rc_object_get(RC_EVENT, event);
+    if (!object)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *wire = object->number;
+    return belongs(call, object);
+}
+
+CUresult rc_use_function(rc_call_t *call, CUfunction function, uint64_t *wire)
+{
+    rc_object_t *object;
+    CUresult result = rc_function_of(call, function, &object);
+    if (result)
+        return result;
+    *wire = object->function.function->wire;
+    return belongs(call, object);
+}
+
+CUresult rc_use_range(rc_call_t *call, CUdeviceptr address, uint64_t count, uint64_t unit,
+                      uint64_t *wire)
+{
+    rc_block_t block;
+    *wire = address;
+    if (count > UINT64_MAX / unit)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (count == 0)
+        return CUDA_SUCCESS;
+    uint64_t size = count * unit;
+    if (!rc_block_find(address, &block) || block.kind == RC_BLOCK_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size > block.range.size - (address - block.range.start))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (call->session && block.device->session != call->session)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult drop(rc_call_t *call, rc_object_t *object)
+{
+    if (!object || !rc_object_kill(object))
+        return CUDA_ERROR_INVALID_HANDLE;
+    call->dropped = object;
+    return CUDA_SUCCESS;
+}
+
+CUresult rc_drop_stream(rc_call_t *call, CUstream stream)
+{
+    return drop(call, rc_object_get(RC_STREAM, stream));
+}
+
+CUresult rc_drop_event(rc_call_t *call, CUevent event)
+{
+    return drop(call, rc_object_get(RC_EVENT, event));
+}
+
+/* The context that the frame runs in: the current one if the call goes to its session, else the one
+ * that the handles belong to. */
+static const rc_object_t *context_of(const rc_call_t *call)
+{
+    if (call->context && call->context->session == call->session)
+        return call->context;
+    return call->owner;
+}
+
+CUresult rc_post_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_size, const void *b,
+                       size_t b_size)
+{
+    if (!call->session)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result =
+        rc_send(call->session, call->lane, context_of(call), op, a, a_size, b, b_size);
+    /* Only now may the number be used again: what uses it will be behind this frame. */
+    if (call->dropped)
+        rc_object_free(call->dropped);
+    return result;
+}
+
+CUresult rc_post_bulk(rc_call_t *call, uint16_t op, const void *a, size_t a_size, const void *b,
+                      size_t b_size)
+{
+    if (!call->session)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return rc_send_bulk(call->session, call->lane, context_of(call), op, a, a_size, b, b_size);
+}
+
+CUresult rc_post(rc_call_t *call, uint16_t op, const uint64_t *args, unsigned count)
+{
+    return rc_post_bytes(call, op, args, count * sizeof(*args), NULL, 0);
+}
+
+/* Faults stick to the context that the call ran in. */
+static void stick(rc_call_t *call, CUresult result, int late)
+{
+    rc_object_t *context =
+        call->context && call->context->session == call->session ? call->context : call->owner;
+    int none = 0;
+    if (context && (late || gb_cuda_error_sticks(result)))
+        atomic_compare_exchange_strong(&context->context_.fault, &none, (int)result);
+}
+
+CUresult rc_ask_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_size, const void *b,
+                      size_t b_size, rc_waiter_t *waiter)
+{
+    if (!call->session)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = rc_send_and_wait(call->session, call->lane, context_of(call), op, a, a_size,
+                                       b, b_size, waiter);
+    if (result)
+        stick(call, result, waiter->late);
+    return result;
+}
+
+CUresult rc_ask(rc_call_t *call, uint16_t op, const uint64_t *args, unsigned count, uint64_t *outs,
+                unsigned out_count)
+{
+    rc_waiter_t waiter = {0};
+    CUresult result = rc_ask_bytes(call, op, args, count * sizeof(*args), NULL, 0, &waiter);
+    if (!result && waiter.more_size < out_count * sizeof(*outs)) {
+        rc_session_lose(call->session, "a reply is too short");
+        result = RC_LOST;
+    }
+    if (!result && out_count)
+        memcpy(outs, rc_waiter_bytes(&waiter), out_count * sizeof(*outs));
+    rc_waiter_done(&waiter);
+    return result;
+}

@@ -1,0 +1,199 @@
+/* Devices: answered from the snapshot that came with the session. */
+#include <stdio.h>
+#include <string.h>
+
+#include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_call.h"
+
+static CUresult find(CUdevice dev, rc_device_t **out)
+{
+    CUresult result = rc_check();
+    if (result)
+        return result;
+    *out = rc_device(dev);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDriverGetVersion(int *driverVersion)
+{
+    if (!driverVersion)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* Allowed before cuInit: then only this library's own limit is known. */
+    int version = rc_check() == CUDA_SUCCESS ? rc.driver_version : GB_CUDA_VERSION;
+    *driverVersion = version < GB_CUDA_VERSION ? version : GB_CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    CUresult result = rc_check();
+    if (result)
+        return result;
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = rc.device_count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    rc_device_t *d;
+    CUresult result = find(ordinal, &d);
+    if (result)
+        return result;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+    rc_device_t *d;
+    CUresult result = find(dev, &d);
+    if (result)
+        return result;
+    if (!name || len <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(name, (size_t)len, "%.*s", (int)sizeof(d->info.name), d->info.name);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+    rc_device_t *d;
+    CUresult result = find(dev, &d);
+    if (result)
+        return result;
+    if (!uuid)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(uuid->bytes, d->info.uuid, sizeof(uuid->bytes));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    rc_device_t *d;
+    CUresult result = find(dev, &d);
+    if (result)
+        return result;
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    *bytes = d->info.total_memory;
+    return CUDA_SUCCESS;
+}
+
+/* The PCI place is made up from the ordinal, so that every remote device has one of its own. What the
+ * client cannot do over the wire it does not claim. */
+static int attribute(const rc_device_t *d, CUdevice_attribute attrib)
+{
+    switch (attrib) {
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+        return (int)(d - rc.devices) + 1;
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
+    case CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
+        return 0;
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+        return 1;
+    default:
+        return d->info.attributes[attrib];
+    }
+}
+
+CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
+    rc_device_t *d;
+    CUresult result = find(dev, &d);
+    if (result)
+        return result;
+    if (!pi || (int)attrib < 1 || attrib >= CU_DEVICE_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pi = attribute(d, attrib);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
+{
+    rc_device_t *d;
+    CUresult result = find(dev, &d);
+    if (result)
+        return result;
+    if (!major || !minor)
+        return CUDA_ERROR_INVALID_VALUE;
+    *major = d->info.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
+    *minor = d->info.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
+{
+    rc_device_t *d;
+    CUresult result = find(dev, &d);
+    if (result)
+        return result;
+    if (!pciBusId || len < 13)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(pciBusId, (size_t)len, "0000:%02x:00.0", (unsigned)dev + 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
+{
+    unsigned domain = 0, bus = 0, slot = 0;
+    CUresult result = rc_check();
+    if (result)
+        return result;
+    if (!dev || !pciBusId)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3 &&
+        (domain = 0, sscanf(pciBusId, "%x:%x", &bus, &slot) != 2))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (domain || slot || bus == 0 || (int)bus > rc.device_count)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *dev = (CUdevice)bus - 1;
+    return CUDA_SUCCESS;
+}
+
+/* Kernels reach the memory of their own device only: every device has windows of its own, and peers
+ * are not mapped. Copies between devices need no peer access. */
+CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
+    rc_device_t *a, *b;
+    CUresult result = find(dev, &a);
+    if (!result)
+        result = find(peerDev, &b);
+    if (result)
+        return result;
+    if (!canAccessPeer)
+        return CUDA_ERROR_INVALID_VALUE;
+    *canAccessPeer = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+                                 CUdevice dstDevice)
+{
+    rc_device_t *a, *b;
+    CUresult result = find(srcDevice, &a);
+    if (!result)
+        result = find(dstDevice, &b);
+    if (result)
+        return result;
+    if (!value || (int)attrib < 1 || a == b ||
+        attrib > CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED)
+        return a == b ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
+    *value = 0;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,313 @@
+/* From cuInit to the end of the process. */
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/core/gb_log.h"
+#include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_call.h"
+#include "gpu-proxy/client/rc_config.h"
+
+rc_state_t rc = {.init_lock = PTHREAD_MUTEX_INITIALIZER, .memory_lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- the progress thread: sends batches that nobody has sent ---- */
+
+static atomic_int armed; /* a batch is or will be there; also the futex it sleeps on */
+
+void rc_progress_arm(void)
+{
+    if (atomic_load_explicit(&armed, memory_order_relaxed) ||
+        atomic_exchange_explicit(&armed, 1, memory_order_acq_rel))
+        return;
+    syscall(SYS_futex, &armed, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static int anything_queued(void)
+{
+    for (int i = 0; i < rc.session_count; i++)
+        if (atomic_load(&rc.sessions[i]->used))
+            return 1;
+    return 0;
+}
+
+static void *progress(void *arg)
+{
+    (void)arg;
+    prctl(PR_SET_NAME, "gable-flush");
+    prctl(PR_SET_TIMERSLACK, 1000ul);
+    while (atomic_load(&rc.phase) != RC_OVER) {
+        if (!atomic_load(&armed)) {
+            syscall(SYS_futex, &armed, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+            continue;
+        }
+        struct timespec nap = {0, RC_FLUSH_US * 1000};
+        nanosleep(&nap, NULL);
+        uint64_t now = gb_now_ns();
+        for (int i = 0; i < rc.session_count; i++)
+            rc_session_flush_old(rc.sessions[i], now - RC_FLUSH_US * 1000u / 2);
+        atomic_store(&armed, 0);
+        /* A frame that came meanwhile saw `armed` set and woke nobody. */
+        if (anything_queued())
+            atomic_store(&armed, 1);
+    }
+    return NULL;
+}
+
+static void start_progress(void)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, progress, NULL) == 0)
+        pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- fork and exit ---- */
+
+/* The child has copies of the sockets and of nobody's locks: it closes the former, so that the proxy
+ * sees the parent's end, and never uses anything else. */
+static void in_child(void)
+{
+    if (atomic_load(&rc.phase) != RC_READY)
+        return;
+    atomic_store(&rc.phase, RC_FORKED);
+    for (int i = 0; i < rc.session_count; i++)
+        gb_link_abandon(rc.sessions[i]->link);
+}
+
+/* The last of the three ends that a CUDA program has (atexit handlers and the runtime's unregistering
+ * come before it and may still call). */
+__attribute__((destructor)) static void at_exit(void)
+{
+    int ready = RC_READY;
+    if (!atomic_compare_exchange_strong(&rc.phase, &ready, RC_OVER))
+        return;
+    for (int i = 0; i < rc.session_count; i++)
+        rc_session_end(rc.sessions[i]);
+}
+
+CUresult rc_check(void)
+{
+    switch (atomic_load_explicit(&rc.phase, memory_order_acquire)) {
+    case RC_READY:
+        return CUDA_SUCCESS;
+    case RC_OVER:
+        return CUDA_ERROR_DEINITIALIZED;
+    default:
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+}
+
+rc_device_t *rc_device(CUdevice device)
+{
+    return device >= 0 && device < rc.device_count ? &rc.devices[device] : NULL;
+}
+
+/* ---- connecting: one thread per proxy ---- */
+
+typedef struct {
+    const rc_target_t *target;
+    int number;
+    pthread_t thread;
+    gb_status_t status;
+    char why[256];
+    rc_session_t *session;
+    rc_device_t *devices;
+    int count;
+} connecting_t;
+
+static gb_status_t greet(connecting_t *c, rc_lane_t *lane)
+{
+    rc_session_t *s = c->session;
+    px_wire_hello_t hello = {PX_WIRE_VERSION, (uint32_t)getpid(), {0}};
+    px_wire_welcome_t welcome = {0};
+    rc_waiter_t waiter = {0};
+    snprintf(hello.program, sizeof(hello.program), "%s", program_invocation_short_name);
+    CUresult result =
+        rc_send_and_wait(s, lane, NULL, PX_OP_HELLO, &hello, sizeof(hello), NULL, 0, &waiter);
+    const uint8_t *bytes = rc_waiter_bytes(&waiter);
+    gb_status_t status = GB_OK;
+    if (!result && waiter.more_size >= sizeof(welcome))
+        memcpy(&welcome, bytes, sizeof(welcome));
+    if (result)
+        status =
+            gb_fail(GB_ERR_LOST, "%s: the session ended at once: see the proxy's log", s->where);
+    else if (welcome.version != PX_WIRE_VERSION)
+        status =
+            gb_fail(GB_ERR_VERSION,
+                    "%s speaks version %u of the session protocol, this client %u: install the "
+                    "same release on both sides",
+                    s->where, welcome.version, PX_WIRE_VERSION);
+    else if (welcome.device_count > RC_DEVICES ||
+             waiter.more_size < sizeof(welcome) + welcome.device_count * sizeof(px_wire_device_t))
+        status = gb_fail(GB_ERR_PROTOCOL, "%s: the welcome is cut off", s->where);
+    if (status == GB_OK) {
+        c->count = (int)welcome.device_count;
+        s->driver_version = welcome.driver_version;
+        c->devices = calloc(welcome.device_count + 1, sizeof(*c->devices));
+        if (!c->devices)
+            status = gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+    }
+    for (int i = 0; i < c->count && status == GB_OK; i++) {
+        c->devices[i].session = s;
+        c->devices[i].index = (uint32_t)i;
+        memcpy(&c->devices[i].info, bytes + sizeof(welcome) + (size_t)i * sizeof(px_wire_device_t),
+               sizeof(px_wire_device_t));
+    }
+    rc_waiter_done(&waiter);
+    return status;
+}
+
+static gb_status_t agree_windows(connecting_t *c, rc_lane_t *lane)
+{
+    for (int i = 0; i < c->count; i++)
+        if (rc_window_agree(c->session, lane, &c->devices[i]))
+            return gb_fail(GB_ERR_NO_MEMORY,
+                           "%s: no common range of addresses for device %d: set GABLE_WINDOW_BASE "
+                           "and GABLE_WINDOW_SIZE",
+                           c->session->where, i);
+    return GB_OK;
+}
+
+static void *connect_one(void *arg)
+{
+    connecting_t *c = arg;
+    rc_lane_t *lane = rc_lane();
+    c->status = lane ? GB_OK : gb_fail(GB_ERR_LIMIT, "more than %d threads", RC_LANES);
+    if (c->status == GB_OK)
+        c->status =
+            rc_session_open(&c->target->endpoint, &c->target->credential, c->number, &c->session);
+    if (c->status == GB_OK)
+        c->status = greet(c, lane);
+    if (c->status == GB_OK)
+        c->status = agree_windows(c, lane);
+    if (c->status)
+        snprintf(c->why, sizeof(c->why), "%s", gb_why());
+    return NULL;
+}
+
+static void connect_all(connecting_t *all, int count)
+{
+    for (int i = 1; i < count; i++)
+        if (pthread_create(&all[i].thread, NULL, connect_one, &all[i]) != 0) {
+            all[i].thread = 0;
+            connect_one(&all[i]);
+        }
+    connect_one(&all[0]);
+    for (int i = 1; i < count; i++)
+        if (all[i].thread)
+            pthread_join(all[i].thread, NULL);
+}
+
+/* Lines all devices up and keeps those that the program shall see. */
+static gb_status_t take_devices(connecting_t *all, int count)
+{
+    rc_device_t *found = calloc(RC_DEVICES, sizeof(*found));
+    int order[RC_DEVICES], total = 0;
+    if (!found)
+        return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+    for (int i = 0; i < count; i++) {
+        int only = all[i].target->endpoint.device;
+        for (int k = 0; k < all[i].count && total < RC_DEVICES; k++)
+            if (only == GB_ENDPOINT_ANY_DEVICE || only == k)
+                found[total++] = all[i].devices[k];
+        rc.sessions[i] = all[i].session;
+        if (i == 0 || all[i].session->driver_version < rc.driver_version)
+            rc.driver_version = all[i].session->driver_version;
+    }
+    rc.session_count = count;
+    rc.device_count = rc_config_visible(found, total, order);
+    for (int i = 0; i < rc.device_count; i++) {
+        rc.devices[i] = found[order[i]];
+        pthread_mutex_init(&rc.devices[i].lock, NULL);
+    }
+    free(found);
+    return rc.device_count ? GB_OK
+                           : gb_fail(GB_ERR_NOT_FOUND, "no device: the proxies have none, or "
+                                                       "CUDA_VISIBLE_DEVICES hides them");
+}
+
+static CUresult connect_targets(const rc_targets_t *targets)
+{
+    connecting_t *all = calloc((size_t)targets->count, sizeof(*all));
+    gb_status_t status = GB_OK;
+    const char *why = gb_why();
+    if (!all)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; i < targets->count; i++) {
+        all[i].target = &targets->list[i];
+        all[i].number = i;
+    }
+    connect_all(all, targets->count);
+    for (int i = 0; i < targets->count && !status; i++) {
+        status = all[i].status;
+        why = all[i].why;
+    }
+    CUresult result = CUDA_SUCCESS;
+    if (status == GB_OK) {
+        status = take_devices(all, targets->count);
+        why = gb_why();
+        result = status ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+    } else {
+        result = RC_LOST;
+    }
+    if (status)
+        gb_log(GB_LOG_ERROR, "cuInit: %s", why);
+    for (int i = 0; i < targets->count; i++) {
+        if (status && all[i].session)
+            rc_session_end(all[i].session);
+        free(all[i].devices);
+    }
+    if (status)
+        rc.session_count = rc.device_count = 0;
+    free(all);
+    return result;
+}
+
+CUresult rc_connect(void)
+{
+    rc_targets_t *targets = calloc(1, sizeof(*targets));
+    if (!targets)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = CUDA_ERROR_NO_DEVICE;
+    if (rc_config_targets(targets) == GB_OK)
+        result = connect_targets(targets);
+    else
+        gb_log(GB_LOG_ERROR, "cuInit: %s", gb_why());
+    gb_wipe(targets, sizeof(*targets));
+    free(targets);
+    return result;
+}
+
+CUresult cuInit(unsigned int Flags)
+{
+    static int forks_watched;
+    if (Flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = rc_check();
+    if (!result || result == CUDA_ERROR_DEINITIALIZED || atomic_load(&rc.phase) == RC_FORKED)
+        return result;
+    pthread_mutex_lock(&rc.init_lock);
+    if (rc_check() != CUDA_SUCCESS) {
+        result = rc_connect();
+        if (!result) {
+            if (!forks_watched)
+                pthread_atfork(NULL, NULL, in_child);
+            forks_watched = 1;
+            start_progress();
+            atomic_store_explicit(&rc.phase, RC_READY, memory_order_release);
+        }
+    } else {
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&rc.init_lock);
+    return result;
+}

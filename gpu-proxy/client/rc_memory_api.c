@@ -1,0 +1,308 @@
+/* Allocation, copies, pointers. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_call.h"
+
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    rc_call_t call;
+    uint64_t size = bytesize, address = 0;
+    CUresult result = rc_begin_in_context(&call);
+    if (result)
+        return result;
+    if (!dptr || bytesize == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = rc_ask(&call, GB_OP_cuMemAlloc_v2, &size, 1, &address, 1);
+    if (!result)
+        result = rc_block_add(RC_BLOCK_DEVICE, address, size, call.context, 0);
+    if (!result)
+        *dptr = address;
+    return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    rc_call_t call;
+    rc_block_t block;
+    CUresult result = rc_begin(&call);
+    if (result || dptr == 0)
+        return result;
+    if (!rc_block_take(RC_BLOCK_DEVICE, dptr, &block))
+        return CUDA_ERROR_INVALID_VALUE;
+    call.session = block.device->session;
+    call.owner = block.context;
+    uint64_t args[2] = {dptr, block.device->index};
+    return rc_post(&call, GB_OP_cuMemFree_v2, args, 2);
+}
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    rc_call_t call;
+    uint64_t outs[2];
+    CUresult result = rc_begin_in_context(&call);
+    if (result)
+        return result;
+    if (!free || !total)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = rc_ask(&call, GB_OP_cuMemGetInfo_v2, NULL, 0, outs, 2);
+    if (!result) {
+        *free = outs[0];
+        *total = outs[1];
+    }
+    return result;
+}
+
+/* ---- host memory: ordinary pages of this process ---- */
+
+CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+    rc_call_t call;
+    unsigned known =
+        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    CUresult result = rc_begin_in_context(&call);
+    if (result)
+        return result;
+    if (!pp || bytesize == 0 || (Flags & ~known))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (bytesize > SIZE_MAX / 2)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    void *memory = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result =
+        rc_block_add(RC_BLOCK_HOST, (uint64_t)(uintptr_t)memory, bytesize, call.context, Flags);
+    if (result)
+        munmap(memory, bytesize);
+    else
+        *pp = memory;
+    return result;
+}
+
+CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+    return cuMemHostAlloc(pp, bytesize, 0);
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+    rc_block_t block;
+    CUresult result = rc_check();
+    if (result)
+        return result;
+    if (!p)
+        return CUDA_SUCCESS;
+    if (!rc_block_take(RC_BLOCK_HOST, (uint64_t)(uintptr_t)p, &block))
+        return CUDA_ERROR_INVALID_VALUE;
+    munmap(p, block.range.size);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+    rc_block_t block;
+    CUresult result = rc_check();
+    if (result)
+        return result;
+    if (!pFlags || !rc_block_find((uint64_t)(uintptr_t)p, &block) || block.kind != RC_BLOCK_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pFlags = block.flags;
+    return CUDA_SUCCESS;
+}
+
+/* ---- copies ---- */
+
+static CUresult use_copy(rc_call_t *call, CUstream stream, px_wire_copy_t *copy)
+{
+    CUresult result = rc_begin(call);
+    return result ? result : rc_use_stream(call, stream, &copy->stream);
+}
+
+/* The bytes have left this process, or a copy of them waits in the batch, when it returns. */
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+                              CUstream hStream)
+{
+    rc_call_t call;
+    px_wire_copy_t copy = {0};
+    uint64_t dst;
+    CUresult result = use_copy(&call, hStream, &copy);
+    if (!result)
+        result = rc_use_range(&call, dstDevice, ByteCount, 1, &dst);
+    if (!result && ByteCount && !srcHost)
+        result = CUDA_ERROR_INVALID_VALUE;
+    const uint8_t *from = srcHost;
+    for (size_t done = 0; done < ByteCount && !result; done += copy.size) {
+        copy.dst = dst + done;
+        copy.size = ByteCount - done < PX_WIRE_PIECE ? ByteCount - done : PX_WIRE_PIECE;
+        result = copy.size <= PX_WIRE_INLINE
+                     ? rc_post_bytes(&call, GB_OP_cuMemcpyHtoDAsync_v2, &copy, sizeof(copy),
+                                     from + done, copy.size)
+                     : rc_post_bulk(&call, GB_OP_cuMemcpyHtoDAsync_v2, &copy, sizeof(copy),
+                                    from + done, copy.size);
+    }
+    return result;
+}
+
+/* As for pageable memory everywhere: it may return once the bytes are staged. */
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+{
+    return cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, NULL);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream)
+{
+    rc_call_t call;
+    px_wire_copy_t copy = {0};
+    rc_waiter_t waiter = {.dst = dstHost, .dst_size = ByteCount};
+    CUresult result = use_copy(&call, hStream, &copy);
+    if (!result)
+        result = rc_use_range(&call, srcDevice, ByteCount, 1, &copy.src);
+    if (!result && ByteCount && !dstHost)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result || ByteCount == 0)
+        return result;
+    copy.size = ByteCount;
+    result = rc_ask_bytes(&call, GB_OP_cuMemcpyDtoHAsync_v2, &copy, sizeof(copy), NULL, 0, &waiter);
+    rc_waiter_done(&waiter);
+    return result;
+}
+
+CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, NULL);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream)
+{
+    rc_call_t call;
+    px_wire_copy_t copy = {0};
+    CUresult result = use_copy(&call, hStream, &copy);
+    if (!result)
+        result = rc_use_range(&call, dstDevice, ByteCount, 1, &copy.dst);
+    if (!result)
+        result = rc_use_range(&call, srcDevice, ByteCount, 1, &copy.src);
+    if (result || ByteCount == 0)
+        return result;
+    copy.size = ByteCount;
+    return rc_post_bytes(&call, GB_OP_cuMemcpyDtoDAsync_v2, &copy, sizeof(copy), NULL, 0);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, NULL);
+}
+
+/* The direction follows from the addresses: a device's is in a window and never a host's. */
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
+{
+    CUresult result = rc_check();
+    if (result)
+        return result;
+    int to_device = rc_is_device_address(dst), from_device = rc_is_device_address(src);
+    if (to_device && from_device)
+        return cuMemcpyDtoDAsync_v2(dst, src, ByteCount, hStream);
+    if (to_device)
+        return cuMemcpyHtoDAsync_v2(dst, (const void *)(uintptr_t)src, ByteCount, hStream);
+    if (from_device)
+        return cuMemcpyDtoHAsync_v2((void *)(uintptr_t)dst, src, ByteCount, hStream);
+    if (ByteCount && (!dst || !src))
+        return CUDA_ERROR_INVALID_VALUE;
+    result = cuStreamSynchronize(hStream);
+    if (!result)
+        memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, ByteCount);
+    return result;
+}
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+{
+    return cuMemcpyAsync(dst, src, ByteCount, NULL);
+}
+
+/* Nothing tells a finished memset from a queued one, so the synchronous ones are queued too. */
+CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
+{
+    return cuMemsetD8Async(dstDevice, uc, N, NULL);
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
+{
+    return cuMemsetD16Async(dstDevice, us, N, NULL);
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
+{
+    return cuMemsetD32Async(dstDevice, ui, N, NULL);
+}
+
+/* ---- pointers ---- */
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    rc_block_t block;
+    CUresult result = rc_check();
+    if (result)
+        return result;
+    if (!rc_block_find(dptr, &block))
+        return CUDA_ERROR_NOT_FOUND;
+    if (pbase)
+        *pbase = block.range.start;
+    if (psize)
+        *psize = block.range.size;
+    return CUDA_SUCCESS;
+}
+
+static CUresult describe(const rc_block_t *block, CUpointer_attribute attribute, CUdeviceptr ptr,
+                         void *data)
+{
+    int host = block->kind == RC_BLOCK_HOST;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = rc_handle(block->context);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        if (host)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(CUdeviceptr *)data = ptr;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (!host)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(void **)data = (void *)(uintptr_t)ptr;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(int *)data = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = block->context->context_.ordinal;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = block->range.start;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = block->range.size;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(int *)data = 1;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    rc_block_t block;
+    CUresult result = rc_check();
+    if (result)
+        return result;
+    if (!data || !rc_block_find(ptr, &block))
+        return CUDA_ERROR_INVALID_VALUE;
+    return describe(&block, attribute, ptr, data);
+}

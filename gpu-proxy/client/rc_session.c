@@ -1,0 +1,348 @@
+/* A session's connection at the client.
+ *
+ * Sending: frames gather in the batch under send_lock, so their order is the order of the calls of all
+ * threads; a batch goes out when it is full, old, or when somebody waits.
+ * Receiving: whoever waits for a reply receives, one at a time; replies for others are delivered to
+ * them. When the socket takes no more the sender receives too (stalled()). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/core/gb_log.h"
+#include "gpu-proxy/client/rc_state.h"
+
+enum { BUFFER = 2 << 20, DIAL_MS = 10000 };
+
+static const uint8_t zeros[8];
+
+void rc_session_lose(rc_session_t *session, const char *why)
+{
+    if (atomic_exchange(&session->lost, 1) == 0 && atomic_load(&rc.phase) != RC_OVER)
+        gb_log(GB_LOG_ERROR, "the session at %s is lost: %s: its devices answer with errors",
+               session->where, why);
+    gb_link_shutdown(session->link);
+    pthread_mutex_lock(&session->recv_lock);
+    for (rc_waiter_t *w = session->waiters; w; w = w->next)
+        pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&session->recv_lock);
+}
+
+/* ---- receiving ---- */
+
+/* With recv_lock held. A frame that answers nobody is a broken peer. */
+static gb_status_t deliver(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload)
+{
+    rc_waiter_t *w = s->waiters;
+    while (w && w->sequence != frame->sequence)
+        w = w->next;
+    if (!w || !(frame->flags & GB_FRAME_REPLY))
+        return gb_fail(GB_ERR_PROTOCOL, "frame %u answers no call", frame->sequence);
+    if (frame->flags & GB_FRAME_MORE) {
+        px_wire_piece_t piece;
+        if (frame->length < sizeof(piece))
+            return gb_fail(GB_ERR_PROTOCOL, "a piece of %u bytes", frame->length);
+        memcpy(&piece, payload, sizeof(piece));
+        if (piece.size > frame->length - sizeof(piece) || piece.offset > w->dst_size ||
+            piece.size > w->dst_size - piece.offset)
+            return gb_fail(GB_ERR_PROTOCOL, "a piece outside of its copy");
+        memcpy(w->dst + piece.offset, payload + sizeof(piece), piece.size);
+        return GB_OK;
+    }
+    px_wire_result_t head;
+    if (frame->length < sizeof(head))
+        return gb_fail(GB_ERR_PROTOCOL, "a reply of %u bytes", frame->length);
+    memcpy(&head, payload, sizeof(head));
+    if (head.more > frame->length - sizeof(head))
+        return gb_fail(GB_ERR_PROTOCOL, "a reply that is cut off");
+    w->more_size = head.more;
+    if (head.more > sizeof(w->small))
+        w->more = malloc(head.more);
+    w->result =
+        head.more > sizeof(w->small) && !w->more ? CUDA_ERROR_OUT_OF_MEMORY : (CUresult)head.result;
+    if (head.more && w->result == CUDA_SUCCESS)
+        memcpy(w->more ? w->more : w->small, payload + sizeof(head), head.more);
+    w->late = (frame->flags & GB_FRAME_ERROR) != 0;
+    w->done = 1;
+    pthread_cond_signal(&w->wake);
+    return GB_OK;
+}
+
+/* Receives what is there, waiting for it until `deadline`, and delivers what is complete. The caller
+ * is the one who reads. */
+static gb_status_t pump(rc_session_t *s, uint64_t deadline)
+{
+    size_t got = 0;
+    if (s->start > 0) {
+        memmove(s->buffer, s->buffer + s->start, s->end - s->start);
+        s->end -= s->start;
+        s->start = 0;
+    }
+    gb_status_t status =
+        gb_link_recv_some(s->link, s->buffer + s->end, BUFFER - s->end, deadline, &got);
+    if (status)
+        return status;
+    s->end += got;
+    while (status == GB_OK && s->end - s->start >= GB_FRAME_HEADER) {
+        gb_frame_t frame;
+        status = gb_frame_decode(s->buffer + s->start, PX_WIRE_MAX, &frame);
+        if (status || s->end - s->start < GB_FRAME_HEADER + (size_t)frame.length)
+            break;
+        if (frame.operation == GB_OP_GOODBYE)
+            return gb_fail(GB_ERR_LOST, "the session said goodbye");
+        pthread_mutex_lock(&s->recv_lock);
+        status = deliver(s, &frame, s->buffer + s->start + GB_FRAME_HEADER);
+        pthread_mutex_unlock(&s->recv_lock);
+        s->start += GB_FRAME_HEADER + (size_t)frame.length;
+    }
+    return status;
+}
+
+/* With recv_lock held, when the caller stops reading: another waiter takes over. */
+static void hand_on(rc_session_t *s)
+{
+    s->reading = 0;
+    for (rc_waiter_t *w = s->waiters; w; w = w->next)
+        if (!w->done) {
+            pthread_cond_signal(&w->wake);
+            break;
+        }
+}
+
+/* The link cannot send: receive meanwhile, so that the peer can go on. */
+static gb_status_t stalled(void *arg)
+{
+    rc_session_t *s = arg;
+    pthread_mutex_lock(&s->recv_lock);
+    int mine = !s->reading;
+    if (mine)
+        s->reading = 1;
+    pthread_mutex_unlock(&s->recv_lock);
+    if (!mine)
+        return GB_ERR_AGAIN;
+    gb_status_t status = pump(s, 0);
+    pthread_mutex_lock(&s->recv_lock);
+    hand_on(s);
+    pthread_mutex_unlock(&s->recv_lock);
+    return status == GB_ERR_AGAIN || status == GB_ERR_TIMEOUT ? GB_OK : status;
+}
+
+static void await(rc_session_t *s, rc_waiter_t *me)
+{
+    pthread_mutex_lock(&s->recv_lock);
+    while (!me->done && !atomic_load(&s->lost)) {
+        if (s->reading) {
+            pthread_cond_wait(&me->wake, &s->recv_lock);
+            continue;
+        }
+        s->reading = 1;
+        pthread_mutex_unlock(&s->recv_lock);
+        gb_status_t status = pump(s, GB_NEVER);
+        if (status)
+            rc_session_lose(s, gb_why());
+        pthread_mutex_lock(&s->recv_lock);
+        s->reading = 0;
+    }
+    rc_waiter_t **at = &s->waiters;
+    while (*at && *at != me)
+        at = &(*at)->next;
+    if (*at)
+        *at = me->next;
+    if (!s->reading)
+        hand_on(s);
+    if (!me->done)
+        me->result = RC_LOST;
+    pthread_mutex_unlock(&s->recv_lock);
+}
+
+/* ---- sending: with send_lock held ---- */
+
+static CUresult flush(rc_session_t *s, const void *tail, size_t tail_size, size_t pad)
+{
+    struct iovec iov[3] = {{s->batch, atomic_load_explicit(&s->used, memory_order_relaxed)},
+                           {(void *)(uintptr_t)tail, tail_size},
+                           {(void *)(uintptr_t)zeros, pad}};
+    atomic_store_explicit(&s->used, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&s->lost, memory_order_relaxed))
+        return RC_LOST;
+    if (iov[0].iov_len == 0)
+        return CUDA_SUCCESS;
+    gb_status_t status = gb_link_sendv(s->link, iov, tail_size ? 3 : 1);
+    if (status == GB_OK)
+        return CUDA_SUCCESS;
+    rc_session_lose(s, gb_why());
+    return RC_LOST;
+}
+
+static void put_header(rc_session_t *s, rc_lane_t *lane, uint16_t op, size_t length)
+{
+    unsigned used = atomic_load_explicit(&s->used, memory_order_relaxed);
+    gb_frame_t frame = {
+        .length = (uint32_t)length, .operation = op, .lane = lane->id, .sequence = s->sequence++};
+    if (used == 0)
+        atomic_store_explicit(&s->oldest, gb_now_ns(), memory_order_relaxed);
+    gb_frame_encode(&frame, s->batch + used);
+    atomic_store_explicit(&s->used, used + GB_FRAME_HEADER, memory_order_release);
+    lane->used[s->number] = 1;
+}
+
+static void put_bytes(rc_session_t *s, const void *bytes, size_t size)
+{
+    unsigned used = atomic_load_explicit(&s->used, memory_order_relaxed);
+    if (size)
+        memcpy(s->batch + used, bytes, size);
+    atomic_store_explicit(&s->used, used + (unsigned)size, memory_order_release);
+}
+
+/* Header and the parts that ride in the batch; makes room first. */
+static CUresult put_frame(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
+                          const void *a, size_t a_size, const void *b, size_t b_size, size_t tail)
+{
+    size_t all = a_size + b_size + tail;
+    if (all > PX_WIRE_MAX - 8 || all - tail > RC_BATCH / 2 + PX_WIRE_PARAMS / 2)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t length = px_wire_pad((uint32_t)all);
+    size_t room = 2 * GB_FRAME_HEADER + 8 + length - (tail ? px_wire_pad((uint32_t)tail) : 0) + 8;
+    CUresult result = CUDA_SUCCESS;
+    if (atomic_load_explicit(&s->used, memory_order_relaxed) + room > RC_BATCH)
+        result = flush(s, NULL, 0, 0);
+    if (result)
+        return result;
+    uint64_t handle = context ? (uint64_t)(uintptr_t)rc_handle(context) : 0;
+    if (context && lane->sent[s->number] != handle) {
+        uint64_t number = context->number;
+        put_header(s, lane, PX_OP_SET_CONTEXT, sizeof(number));
+        put_bytes(s, &number, sizeof(number));
+        lane->sent[s->number] = handle;
+    }
+    put_header(s, lane, op, length);
+    put_bytes(s, a, a_size);
+    put_bytes(s, b, b_size);
+    if (!tail)
+        put_bytes(s, zeros, length - a_size - b_size);
+    return CUDA_SUCCESS;
+}
+
+/* ---- for callers ---- */
+
+CUresult rc_send(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
+                 const void *a, size_t a_size, const void *b, size_t b_size)
+{
+    if (atomic_load_explicit(&s->lost, memory_order_relaxed))
+        return RC_LOST;
+    pthread_mutex_lock(&s->send_lock);
+    int fresh = atomic_load_explicit(&s->used, memory_order_relaxed) == 0;
+    CUresult result = put_frame(s, lane, context, op, a, a_size, b, b_size, 0);
+    if (!result && atomic_load_explicit(&s->used, memory_order_relaxed) >= RC_FLUSH_AT)
+        result = flush(s, NULL, 0, 0);
+    pthread_mutex_unlock(&s->send_lock);
+    if (fresh && !result)
+        rc_progress_arm();
+    return result;
+}
+
+CUresult rc_send_bulk(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
+                      const void *a, size_t a_size, const void *b, size_t b_size)
+{
+    size_t length = a_size + b_size;
+    if (atomic_load_explicit(&s->lost, memory_order_relaxed))
+        return RC_LOST;
+    pthread_mutex_lock(&s->send_lock);
+    CUresult result = put_frame(s, lane, context, op, a, a_size, NULL, 0, b_size);
+    if (!result)
+        result = flush(s, b, b_size, px_wire_pad((uint32_t)length) - length);
+    pthread_mutex_unlock(&s->send_lock);
+    return result;
+}
+
+CUresult rc_send_and_wait(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
+                          const void *a, size_t a_size, const void *b, size_t b_size,
+                          rc_waiter_t *waiter)
+{
+    if (atomic_load_explicit(&s->lost, memory_order_relaxed))
+        return RC_LOST;
+    size_t tail = b_size > PX_WIRE_INLINE ? b_size : 0;
+    size_t pad = px_wire_pad((uint32_t)(a_size + b_size)) - a_size - b_size;
+    pthread_cond_init(&waiter->wake, NULL);
+    pthread_mutex_lock(&s->send_lock);
+    CUresult result =
+        put_frame(s, lane, context, op, a, a_size, tail ? NULL : b, tail ? 0 : b_size, tail);
+    if (!result) {
+        waiter->sequence = s->sequence - 1;
+        pthread_mutex_lock(&s->recv_lock);
+        waiter->next = s->waiters;
+        s->waiters = waiter;
+        pthread_mutex_unlock(&s->recv_lock);
+        flush(s, b, tail, pad); /* its failure is found by await() */
+    }
+    pthread_mutex_unlock(&s->send_lock);
+    if (!result) {
+        await(s, waiter);
+        result = waiter->result;
+    }
+    pthread_cond_destroy(&waiter->wake);
+    return result;
+}
+
+void rc_waiter_done(rc_waiter_t *waiter)
+{
+    free(waiter->more);
+    waiter->more = NULL;
+}
+
+void rc_session_flush_old(rc_session_t *s, uint64_t older_than)
+{
+    if (atomic_load(&s->used) == 0 || atomic_load(&s->oldest) > older_than ||
+        pthread_mutex_trylock(&s->send_lock) != 0)
+        return;
+    if (atomic_load(&s->oldest) <= older_than)
+        flush(s, NULL, 0, 0);
+    pthread_mutex_unlock(&s->send_lock);
+}
+
+/* ---- beginning and end ---- */
+
+gb_status_t rc_session_open(const gb_endpoint_t *endpoint, const gb_credential_t *credential,
+                            int number, rc_session_t **out)
+{
+    rc_session_t *s = calloc(1, sizeof(*s));
+    gb_status_t status = GB_ERR_NO_MEMORY;
+    if (!s)
+        return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+    s->number = number;
+    gb_endpoint_format(endpoint, s->where);
+    s->batch = malloc(RC_BATCH);
+    s->buffer = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!s->batch || s->buffer == MAP_FAILED)
+        goto err_free;
+    status = gb_link_dial(endpoint, credential, gb_now_ns() + DIAL_MS * 1000000ull, &s->link);
+    if (status)
+        goto err_free;
+    pthread_mutex_init(&s->send_lock, NULL);
+    pthread_mutex_init(&s->recv_lock, NULL);
+    pthread_mutex_init(&s->hash_lock, NULL);
+    gb_link_set_stall(s->link, stalled, s);
+    *out = s;
+    return GB_OK;
+err_free:
+    if (s->buffer && s->buffer != MAP_FAILED)
+        munmap(s->buffer, BUFFER);
+    free(s->batch);
+    free(s);
+    return status;
+}
+
+void rc_session_end(rc_session_t *s)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    if (!atomic_load(&s->lost) && pthread_mutex_timedlock(&s->send_lock, &until) == 0) {
+        if (flush(s, NULL, 0, 0) == CUDA_SUCCESS)
+            gb_link_goodbye(s->link);
+        atomic_store(&s->lost, 1);
+        pthread_mutex_unlock(&s->send_lock);
+    }
+    gb_link_shutdown(s->link);
+}

@@ -1,0 +1,260 @@
+/* rc_state.h - the parts of the remote client (libcuda.so.1), for the files of this room.
+ *
+ * One state per process, because the CUDA interface has no other. After cuInit its devices and
+ * sessions do not change. Locks, outer before inner: a session's send_lock, its recv_lock; the memory
+ * lock and the handle lock are innermost and alone. */
+#ifndef RC_STATE_H
+#define RC_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "common/cuda/gb_cuda.h"
+#include "common/cuda/gb_ranges.h"
+#include "common/frame/gb_frame.h"
+#include "common/lease/gb_lease.h"
+#include "common/link/gb_link.h"
+#include "gb_cuda_ops.h"
+#include "proto/px_wire.h"
+
+enum {
+    RC_DEVICES = 64,
+    RC_SESSIONS = 64,
+    RC_LANES = 4096,
+    RC_BATCH = 64 << 10,    /* capacity of a session's batch, bytes */
+    RC_FLUSH_AT = 32 << 10, /* it is sent when it holds this much */
+    RC_FLUSH_US = 50,       /* or when its first frame is this old */
+};
+
+/* What every call on a lost session returns, for ever. */
+#define RC_LOST CUDA_ERROR_DEVICE_UNAVAILABLE
+
+typedef struct rc_session rc_session_t;
+typedef struct rc_object rc_object_t;
+
+typedef enum {
+    RC_NONE,
+    RC_CONTEXT,
+    RC_STREAM,
+    RC_EVENT,
+    RC_MODULE,
+    RC_FUNCTION,
+    RC_LIBRARY,
+    RC_KERNEL
+} rc_kind_t;
+
+/* A device of the program. */
+typedef struct {
+    rc_session_t *session;
+    uint32_t index; /* at the session */
+    px_wire_device_t info;
+    uint64_t window, window_size;
+    pthread_mutex_t lock; /* of the primary context */
+    rc_object_t *primary; /* NULL while nobody retains it */
+    unsigned retains;
+    unsigned flags;
+} rc_device_t;
+
+/* A kernel function as the session described it. */
+typedef struct {
+    uint32_t wire;
+    uint32_t param_count;
+    uint32_t param_bytes;
+    struct {
+        uint32_t offset, size;
+    } *params;
+    char *name;
+    atomic_int attributes[PX_WIRE_FUNCTION_ATTRIBUTES];
+    CUfunction handle;
+} rc_function_t;
+
+/* A module's functions; `complete` = these are all, no need to ask by name. */
+typedef struct {
+    rc_function_t **functions;
+    uint32_t count, room;
+    int complete;
+    uint64_t *globals; /* addresses of variables that were asked for */
+    uint32_t global_count;
+    pthread_mutex_t lock;
+} rc_module_t;
+
+/* What a handle stands for. Slots are never given back to the system, so that a stale handle is found
+ * out by its tag and nothing else is touched. */
+struct rc_object {
+    atomic_uint tag; /* upper half of the handle; 0 = free */
+    uint32_t number; /* lower half, and the number on the wire */
+    uint32_t generation;
+    rc_kind_t kind;
+    rc_session_t *session;
+    rc_object_t *context; /* it belongs to; NULL for contexts, libraries, kernels */
+    rc_object_t *next_free;
+    union {
+        struct {
+            rc_device_t *device;
+            int ordinal;
+            int primary;
+            unsigned flags;
+            uint64_t id;
+            atomic_int fault; /* CUresult that sticks */
+        } context_;
+        struct {
+            unsigned flags;
+            int priority;
+            uint64_t id;
+        } stream;
+        struct {
+            unsigned flags;
+            atomic_int recorded;
+        } event;
+        rc_module_t *module;
+        struct {
+            rc_function_t *function;
+            rc_object_t *module;
+        } function;
+        struct rc_library *library;
+        struct rc_kernel *kernel;
+    };
+};
+
+/* The calling thread. */
+typedef struct {
+    uint32_t id;
+    CUcontext *stack; /* of current contexts; the last is current */
+    int depth, room;
+    uint64_t sent[RC_SESSIONS]; /* context last told to each session, its handle; 0 = none */
+    uint8_t used[RC_SESSIONS];  /* it has sent frames there */
+} rc_lane_t;
+
+/* A thread that waits for a reply. */
+typedef struct rc_waiter {
+    struct rc_waiter *next;
+    uint32_t sequence;
+    int done;
+    int late; /* the result is a fault of the context */
+    CUresult result;
+    uint8_t *dst; /* of pieces */
+    uint64_t dst_size;
+    uint64_t small[16]; /* what follows the result, if it fits */
+    void *more;         /* otherwise malloc'ed */
+    uint32_t more_size;
+    pthread_cond_t wake;
+} rc_waiter_t;
+
+struct rc_session {
+    int number;
+    char where[GB_ENDPOINT_TEXT];
+    gb_link_t *link;
+    atomic_int lost;
+    int driver_version;
+
+    pthread_mutex_t send_lock;
+    uint8_t *batch;
+    atomic_uint used;        /* bytes in the batch */
+    _Atomic uint64_t oldest; /* when its first frame came, ns */
+    uint32_t sequence;
+
+    pthread_mutex_t recv_lock;
+    rc_waiter_t *waiters;
+    int reading; /* some thread receives */
+    uint8_t *buffer;
+    size_t start, end;
+
+    pthread_mutex_t hash_lock;
+    uint8_t (*hashes)[PX_WIRE_HASH]; /* images that the session has */
+    size_t hash_count;
+};
+
+typedef enum { RC_FRESH, RC_READY, RC_OVER, RC_FORKED } rc_phase_t;
+
+typedef struct {
+    atomic_int phase;
+    pthread_mutex_t init_lock;
+    rc_session_t *sessions[RC_SESSIONS];
+    int session_count;
+    rc_device_t devices[RC_DEVICES];
+    int device_count;
+    int driver_version;
+    pthread_mutex_t memory_lock;
+    gb_ranges_t memory; /* rc_block_t */
+} rc_state_t;
+
+extern rc_state_t rc;
+
+/* ---- handles (rc_handle.c): thread-safe ---- */
+rc_object_t *rc_object_new(rc_kind_t kind, rc_session_t *session, rc_object_t *context);
+/* NULL if the handle is none of this kind. */
+rc_object_t *rc_object_get(rc_kind_t kind, const void *handle);
+void *rc_handle(const rc_object_t *object);
+/* Ends the handle; 0 if another thread was first. The slot is not used again before rc_object_free. */
+int rc_object_kill(rc_object_t *object);
+void rc_object_free(rc_object_t *object);
+void rc_module_free(rc_module_t *module);
+/* Kills and frees all objects that belong to the context. */
+void rc_objects_drop(rc_object_t *context);
+
+/* ---- lanes (rc_lane.c) ---- */
+/* The calling thread's lane; NULL beyond RC_LANES threads. */
+rc_lane_t *rc_lane(void);
+CUresult rc_lane_push(rc_lane_t *lane, CUcontext context);
+static inline CUcontext rc_lane_current(const rc_lane_t *lane)
+{
+    return lane->depth ? lane->stack[lane->depth - 1] : NULL;
+}
+
+/* ---- sessions (rc_session.c) ---- */
+gb_status_t rc_session_open(const gb_endpoint_t *endpoint, const gb_credential_t *credential,
+                            int number, rc_session_t **out);
+void rc_session_lose(rc_session_t *session, const char *why);
+/* Says goodbye; other threads may still be inside. */
+void rc_session_end(rc_session_t *session);
+void rc_session_flush_old(rc_session_t *session, uint64_t older_than);
+/* Queues a frame of one or two parts. It runs in `context`, NULL = as is. */
+CUresult rc_send(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
+                 const void *a, size_t a_size, const void *b, size_t b_size);
+/* The same, sent at once without a copy of `b`: for bulk. */
+CUresult rc_send_bulk(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context,
+                      uint16_t op, const void *a, size_t a_size, const void *b, size_t b_size);
+/* The same, and waits for the reply; the result is the call's, or RC_LOST. The caller has zeroed the
+ * waiter but for dst and dst_size, and calls rc_waiter_done afterwards. */
+CUresult rc_send_and_wait(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context,
+                          uint16_t op, const void *a, size_t a_size, const void *b, size_t b_size,
+                          rc_waiter_t *waiter);
+static inline const void *rc_waiter_bytes(const rc_waiter_t *w)
+{
+    return w->more ? w->more : (const void *)w->small;
+}
+void rc_waiter_done(rc_waiter_t *waiter);
+/* Wakes the thread that flushes batches by time. */
+void rc_progress_arm(void);
+
+/* ---- start and end (rc_init.c, rc_config.c) ---- */
+CUresult rc_connect(void);
+/* 0 if calls are allowed, else the CUDA error that says why not. */
+CUresult rc_check(void);
+rc_device_t *rc_device(CUdevice device);
+
+/* ---- memory (rc_memory.c): thread-safe ---- */
+typedef enum { RC_BLOCK_DEVICE = 1, RC_BLOCK_HOST = 2, RC_BLOCK_GLOBAL = 4 } rc_block_kind_t;
+
+typedef struct {
+    gb_range_t range;
+    rc_block_kind_t kind;
+    rc_object_t *context;
+    rc_device_t *device; /* NULL for host memory */
+    unsigned flags;
+} rc_block_t;
+
+CUresult rc_block_add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_object_t *context,
+                      unsigned flags);
+/* Copies the block that holds `address`; 0 if none does. */
+int rc_block_find(uint64_t address, rc_block_t *out);
+/* Takes out the block of `kind` that starts there; 0 if there is none. */
+int rc_block_take(rc_block_kind_t kind, uint64_t start, rc_block_t *out);
+void rc_blocks_drop(rc_object_t *context);
+/* A window for a device of the session, agreed with it. */
+CUresult rc_window_agree(rc_session_t *session, rc_lane_t *lane, rc_device_t *device);
+/* 1 if the address can only be a device's: it lies in a window or in a known block of a device. */
+int rc_is_device_address(uint64_t address);
+
+#endif

@@ -1,0 +1,137 @@
+/* Streams and events: made without a round trip, so their arguments are checked here. */
+#include <string.h>
+
+#include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_call.h"
+
+static _Atomic uint64_t next_stream_id = 16;
+
+CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+    rc_call_t call;
+    CUresult result = rc_begin_in_context(&call);
+    if (result)
+        return result;
+    if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    rc_object_t *stream = rc_object_new(RC_STREAM, call.session, call.context);
+    if (!stream)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    stream->stream.flags = flags;
+    stream->stream.priority = priority;
+    stream->stream.id = atomic_fetch_add(&next_stream_id, 1);
+    uint64_t args[3] = {stream->number, flags, (uint64_t)(int64_t)priority};
+    result = rc_post(&call, GB_OP_cuStreamCreateWithPriority, args, 3);
+    if (!result)
+        *phStream = rc_handle(stream);
+    else if (rc_object_kill(stream))
+        rc_object_free(stream);
+    return result;
+}
+
+CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+    return cuStreamCreateWithPriority(phStream, Flags, 0);
+}
+
+CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    rc_call_t call;
+    unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
+    CUresult result = rc_begin_in_context(&call);
+    if (result)
+        return result;
+    if (!phEvent || (Flags & ~(known | CU_EVENT_INTERPROCESS)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (Flags & CU_EVENT_INTERPROCESS)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    rc_object_t *event = rc_object_new(RC_EVENT, call.session, call.context);
+    if (!event)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    event->event.flags = Flags;
+    uint64_t args[2] = {event->number, Flags};
+    result = rc_post(&call, GB_OP_cuEventCreate, args, 2);
+    if (!result)
+        *phEvent = rc_handle(event);
+    else if (rc_object_kill(event))
+        rc_object_free(event);
+    return result;
+}
+
+/* ---- answered from the stream's own facts; the default streams have flags 0, priority 0 ---- */
+
+static CUresult find(CUstream stream, rc_call_t *call, rc_object_t **out)
+{
+    uint64_t wire;
+    CUresult result = rc_begin(call);
+    if (!result)
+        result = rc_use_stream(call, stream, &wire);
+    if (!result)
+        *out = rc_object_get(RC_STREAM, stream);
+    return result;
+}
+
+CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+{
+    rc_call_t call;
+    rc_object_t *stream;
+    CUresult result = find(hStream, &call, &stream);
+    if (result)
+        return result;
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = stream ? stream->stream.flags : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetPriority(CUstream hStream, int *priority)
+{
+    rc_call_t call;
+    rc_object_t *stream;
+    CUresult result = find(hStream, &call, &stream);
+    if (result)
+        return result;
+    if (!priority)
+        return CUDA_ERROR_INVALID_VALUE;
+    *priority = stream ? stream->stream.priority : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+{
+    rc_call_t call;
+    rc_object_t *stream;
+    CUresult result = find(hStream, &call, &stream);
+    if (result)
+        return result;
+    if (!streamId)
+        return CUDA_ERROR_INVALID_VALUE;
+    *streamId = stream ? stream->stream.id : (uint64_t)(uintptr_t)hStream;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    rc_call_t call;
+    rc_object_t *stream;
+    CUresult result = find(hStream, &call, &stream);
+    if (result)
+        return result;
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = rc_handle(stream ? stream->context : call.context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    rc_call_t call;
+    rc_object_t *stream;
+    CUresult result = find(hStream, &call, &stream);
+    if (result)
+        return result;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = (stream ? stream->context : call.context)->context_.ordinal;
+    return CUDA_SUCCESS;
+}

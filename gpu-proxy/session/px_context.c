@@ -1,0 +1,216 @@
+/* Contexts, and what synchronises a whole one. */
+#include <stdlib.h>
+
+#include "gpu-proxy/session/px_state.h"
+
+CUresult px_make_current(px_call_t *call)
+{
+    /* Per thread: what is current now, and when that was set. */
+    static _Thread_local CUcontext current;
+    static _Thread_local unsigned epoch;
+    if (!call->context)
+        return CUDA_SUCCESS;
+    CUcontext handle = atomic_load_explicit(&call->context->handle, memory_order_relaxed);
+    unsigned now = atomic_load_explicit(&call->session->context_epoch, memory_order_acquire);
+    if (!handle)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (handle == current && epoch == now)
+        return CUDA_SUCCESS;
+    CUresult result = call->cuda->cuCtxSetCurrent(handle);
+    current = result ? NULL : handle;
+    epoch = now;
+    return result;
+}
+
+/* Makes the client's context `number`; replaces an entry of contexts[] that is dead. */
+static CUresult enter(px_call_t *call, uint64_t number, int device, int primary, CUcontext handle)
+{
+    px_session_t *s = call->session;
+    px_context_t *context = NULL;
+    int slot = 0;
+    while (slot < s->context_count && atomic_load(&s->contexts[slot]->handle))
+        slot++;
+    if (slot < s->context_count)
+        context = s->contexts[slot];
+    else if (slot < (int)(sizeof(s->contexts) / sizeof(s->contexts[0])))
+        context = calloc(1, sizeof(*context));
+    if (!context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = px_object_put(call, PX_CONTEXT, number, context);
+    pthread_mutex_lock(&s->lock);
+    if (slot == s->context_count) {
+        s->contexts[slot] = context;
+        s->context_count++;
+    }
+    if (!result) {
+        context->number = (uint32_t)number;
+        context->device = device;
+        context->primary = primary;
+        atomic_store(&context->late, 0);
+        atomic_store(&context->handle, handle);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return result;
+}
+
+static px_device_slot_t *device_at(px_call_t *call, uint64_t index)
+{
+    return index < (uint64_t)call->session->device_count ? &call->session->devices[index] : NULL;
+}
+
+/* u64 context, u64 device, u64 flags */
+CUresult px_do_cuDevicePrimaryCtxRetain(px_call_t *call)
+{
+    px_device_slot_t *slot = device_at(call, call->args[1]);
+    CUcontext handle;
+    if (!slot)
+        return CUDA_ERROR_INVALID_DEVICE;
+    /* The flags are advice about how the host waits; a driver that refuses them is none the worse. */
+    call->cuda->cuDevicePrimaryCtxSetFlags_v2(slot->ordinal, (unsigned)call->args[2]);
+    CUresult result = call->cuda->cuDevicePrimaryCtxRetain(&handle, slot->ordinal);
+    if (result)
+        return result;
+    result = enter(call, call->args[0], (int)call->args[1], 1, handle);
+    if (result)
+        call->cuda->cuDevicePrimaryCtxRelease_v2(slot->ordinal);
+    return result;
+}
+
+/* u64 context, u64 device, u64 flags */
+CUresult px_do_cuCtxCreate_v4(px_call_t *call)
+{
+    px_device_slot_t *slot = device_at(call, call->args[1]);
+    CUcontext handle, popped;
+    if (!slot)
+        return CUDA_ERROR_INVALID_DEVICE;
+    CUresult result =
+        call->cuda->cuCtxCreate_v4(&handle, NULL, (unsigned)call->args[2], slot->ordinal);
+    if (result)
+        return result;
+    /* It became current here, which means nothing: lanes say what is current. */
+    call->cuda->cuCtxPopCurrent_v2(&popped);
+    atomic_fetch_add(&call->session->context_epoch, 1);
+    result = enter(call, call->args[0], (int)call->args[1], 0, handle);
+    if (result)
+        call->cuda->cuCtxDestroy_v2(handle);
+    return result;
+}
+
+/* Forgets the context's objects and frees its memory; the driver destroys its own with it. */
+void px_context_clear(px_session_t *s, px_context_t *context)
+{
+    px_staging_leave(s->staging, context);
+    for (int i = 0; i < PX_SEGMENTS; i++) {
+        px_object_t *segment = atomic_load(&s->objects.segments[i]);
+        for (int k = 0; segment && k < PX_SEGMENT; k++) {
+            px_object_t *object = &segment[k];
+            unsigned kind = atomic_load(&object->kind);
+            if (object->context != context->number || kind == PX_NONE || kind == PX_CONTEXT)
+                continue;
+            void *handle = atomic_load(&object->handle);
+            atomic_store(&object->kind, PX_NONE);
+            if (kind == PX_MODULE)
+                px_module_forget(s, handle);
+        }
+    }
+    for (int i = 0; i < PX_LANES; i++) {
+        px_lane_t *lane = s->lanes[i];
+        for (int k = 0; lane && k < lane->own_count; k++)
+            if (lane->own[k].context == context)
+                lane->own[k--] = lane->own[--lane->own_count];
+        if (lane && lane->context == context)
+            lane->context = NULL;
+    }
+    if (s->devices[context->device].heap)
+        px_heap_give_all(s->devices[context->device].heap, context->number);
+    px_report_memory(s);
+}
+
+static CUresult destroy(px_call_t *call, uint64_t number, int primary)
+{
+    px_session_t *s = call->session;
+    px_context_t *context = px_object_get(s, PX_CONTEXT, number);
+    if (!context || context->primary != primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    px_context_clear(s, context);
+    px_object_take(s, PX_CONTEXT, number);
+    CUcontext handle = atomic_exchange(&context->handle, NULL);
+    atomic_fetch_add(&s->context_epoch, 1);
+    call->context = NULL; /* the result is the call's own, not a late one */
+    return primary ? call->cuda->cuDevicePrimaryCtxRelease_v2(s->devices[context->device].ordinal)
+                   : call->cuda->cuCtxDestroy_v2(handle);
+}
+
+/* u64 context; the client counts its retains, this is the last release */
+CUresult px_do_cuDevicePrimaryCtxRelease_v2(px_call_t *call)
+{
+    return destroy(call, call->args[0], 1);
+}
+
+/* u64 device, u64 context or 0 */
+CUresult px_do_cuDevicePrimaryCtxReset_v2(px_call_t *call)
+{
+    px_device_slot_t *slot = device_at(call, call->args[0]);
+    if (!slot)
+        return CUDA_ERROR_INVALID_DEVICE;
+    px_context_t *context = px_object_get(call->session, PX_CONTEXT, call->args[1]);
+    if (context) {
+        px_context_clear(call->session, context);
+        atomic_store(&context->late, 0);
+    }
+    atomic_fetch_add(&call->session->context_epoch, 1);
+    return call->cuda->cuDevicePrimaryCtxReset_v2(slot->ordinal);
+}
+
+CUresult px_do_cuCtxDestroy_v2(px_call_t *call)
+{
+    return destroy(call, call->args[0], 0);
+}
+
+/* u64 context */
+CUresult px_do_cuCtxSynchronize(px_call_t *call)
+{
+    px_session_t *s = call->session;
+    if (!call->context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!call->may_block)
+        return PX_WOULD_BLOCK;
+    px_heap_t *heap = s->devices[call->context->device].heap;
+    uint64_t mark = heap ? px_heap_mark(heap) : 0;
+    int alone = 0;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < s->context_count; i++)
+        alone += s->contexts[i]->device == call->context->device &&
+                 atomic_load(&s->contexts[i]->handle) != NULL;
+    pthread_mutex_unlock(&s->lock);
+    CUresult result = call->cuda->cuCtxSynchronize();
+    if (!result && heap && alone == 1)
+        px_heap_passed(heap, mark);
+    return result;
+}
+
+CUresult px_device_drain(px_call_t *call, int device)
+{
+    px_session_t *s = call->session;
+    uint64_t mark = px_heap_mark(s->devices[device].heap);
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0;; i++) {
+        CUcontext handle = NULL;
+        pthread_mutex_lock(&s->lock);
+        int more = i < s->context_count;
+        if (more && s->contexts[i]->device == device)
+            handle = atomic_load(&s->contexts[i]->handle);
+        pthread_mutex_unlock(&s->lock);
+        if (!more)
+            break;
+        if (handle && !result)
+            result = call->cuda->cuCtxSetCurrent(handle);
+        if (handle && !result)
+            result = call->cuda->cuCtxSynchronize();
+    }
+    atomic_fetch_add(&s->context_epoch, 1); /* this thread's current context has changed */
+    CUresult back = px_make_current(call);
+    if (!result)
+        px_heap_passed(s->devices[device].heap, mark);
+    return result ? result : back;
+}

@@ -1,0 +1,49 @@
+/* px_heap.h - device memory inside the client's window, sub-allocated.
+ *
+ * A window is one range of addresses of a device. Memory is mapped into it with the driver's virtual
+ * memory calls and handed out in pieces: small ones from shared mappings of 4 MiB, large ones (1 MiB
+ * and more) each in a mapping of its own, rounded to the device's granularity. Pieces start at
+ * multiples of 512 bytes.
+ *
+ * A freed piece may still be in use by work that was issued before: it waits until the device has
+ * passed that work (px_heap_passed) before it is handed out again.
+ *
+ * Thread-safe. */
+#ifndef PX_HEAP_H
+#define PX_HEAP_H
+
+#include <stdint.h>
+
+#include "gb_cuda_table.h"
+
+typedef struct px_heap px_heap_t;
+
+/* Reserves [base, base + size) of the driver's address space. *base is the wish, 0 = anywhere, and
+ * becomes what the driver gave. `quota` bytes at most are handed out (0 = what the device has).
+ * CUDA_ERROR_OUT_OF_MEMORY if the driver has no room. */
+CUresult px_heap_create(const gb_cuda_table_t *cuda, CUdevice device, uint64_t *base, uint64_t size,
+                        uint64_t quota, px_heap_t **out);
+
+/* Nothing may use the memory any more. NULL is allowed. */
+void px_heap_destroy(px_heap_t *heap);
+
+/* `bytes` >= 1, owned by `owner` (a context's number). CUDA_ERROR_NOT_READY: there is memory, but the
+ * device has to pass the work before some frees first (synchronise, call px_heap_passed with a mark
+ * taken before, try again). */
+CUresult px_heap_take(px_heap_t *heap, uint64_t bytes, uint32_t owner, uint64_t *address);
+
+/* Frees the piece that starts at `address`. CUDA_ERROR_INVALID_VALUE if none does. */
+CUresult px_heap_give(px_heap_t *heap, uint64_t address);
+
+/* Frees all that `owner` has. */
+void px_heap_give_all(px_heap_t *heap, uint32_t owner);
+
+/* Now, as a mark; and: all work issued before the mark was taken is done. */
+uint64_t px_heap_mark(px_heap_t *heap);
+void px_heap_passed(px_heap_t *heap, uint64_t mark);
+
+/* Bytes handed out; bytes that are mapped but free. */
+uint64_t px_heap_used(px_heap_t *heap);
+uint64_t px_heap_spare(px_heap_t *heap);
+
+#endif

@@ -1,0 +1,188 @@
+/* Memory, copies and launches. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu-proxy/session/px_state.h"
+
+void px_report_memory(px_session_t *s)
+{
+    uint64_t used = 0;
+    if (!s->config->used)
+        return;
+    for (int i = 0; i < s->device_count; i++)
+        if (s->devices[i].heap)
+            used += px_heap_used(s->devices[i].heap);
+    s->config->used(s->config->used_arg, used);
+}
+
+static px_heap_t *heap_of(px_call_t *call)
+{
+    return call->context ? call->session->devices[call->context->device].heap : NULL;
+}
+
+/* u64 bytes -> address */
+CUresult px_do_cuMemAlloc_v2(px_call_t *call)
+{
+    px_heap_t *heap = heap_of(call);
+    if (!heap)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    uint32_t owner = call->context->number;
+    CUresult result = px_heap_take(heap, call->args[0], owner, &call->out[0]);
+    if (result == CUDA_ERROR_NOT_READY) {
+        if (!call->may_block)
+            return PX_WOULD_BLOCK;
+        result = px_device_drain(call, call->context->device);
+        if (!result)
+            result = px_heap_take(heap, call->args[0], owner, &call->out[0]);
+        if (result == CUDA_ERROR_NOT_READY)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    call->outs = 1;
+    if (!result)
+        px_report_memory(call->session);
+    return result;
+}
+
+/* u64 address, u64 device */
+CUresult px_do_cuMemFree_v2(px_call_t *call)
+{
+    px_session_t *s = call->session;
+    if (call->args[1] >= (uint64_t)s->device_count || !s->devices[call->args[1]].heap)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = px_heap_give(s->devices[call->args[1]].heap, call->args[0]);
+    if (!result)
+        px_report_memory(s);
+    return result;
+}
+
+CUresult px_do_cuMemGetInfo_v2(px_call_t *call)
+{
+    size_t left = 0, total = 0;
+    px_heap_t *heap = heap_of(call);
+    if (!heap)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = call->cuda->cuMemGetInfo_v2(&left, &total);
+    if (result)
+        return result;
+    uint64_t quota = call->session->config->memory_quota;
+    left += px_heap_spare(heap);
+    if (quota && quota < total)
+        total = quota;
+    uint64_t used = px_heap_used(heap);
+    if (used > total || left > total - used)
+        left = used > total ? 0 : total - used;
+    call->out[0] = left;
+    call->out[1] = total;
+    call->outs = 2;
+    return CUDA_SUCCESS;
+}
+
+/* px_wire_copy_t, then the bytes */
+CUresult px_do_cuMemcpyHtoDAsync_v2(px_call_t *call)
+{
+    const px_wire_copy_t *copy = (const void *)call->payload;
+    CUstream stream = px_stream(call, copy->stream);
+    if (call->bad || copy->size > call->frame.length - sizeof(*copy))
+        return call->bad ? call->bad : CUDA_ERROR_INVALID_VALUE;
+    return px_staging_upload(call->session->staging, call->context, stream, copy->dst,
+                             call->payload + sizeof(*copy), copy->size);
+}
+
+/* px_wire_copy_t */
+CUresult px_do_cuMemcpyDtoDAsync_v2(px_call_t *call)
+{
+    const px_wire_copy_t *copy = (const void *)call->payload;
+    CUstream stream = px_stream(call, copy->stream);
+    return call->bad ? call->bad
+                     : call->cuda->cuMemcpyDtoDAsync_v2(copy->dst, copy->src, copy->size, stream);
+}
+
+/* Pieces go through the two halves of a staging buffer: one is on its way from the device while the
+ * other is sent. Every copy is queued behind the stream's work and waited for. */
+static CUresult stream_down(px_call_t *call, const px_wire_copy_t *copy, CUstream stream,
+                            uint8_t *buffer)
+{
+    const gb_cuda_table_t *cuda = call->cuda;
+    CUevent events[2] = {NULL, NULL};
+    uint64_t asked = 0, sent = 0;
+    CUresult result = cuda->cuEventCreate(&events[0], CU_EVENT_DISABLE_TIMING);
+    if (!result)
+        result = cuda->cuEventCreate(&events[1], CU_EVENT_DISABLE_TIMING);
+    while (!result && sent < copy->size) {
+        while (!result && asked < copy->size && asked - sent < 2 * PX_WIRE_PIECE) {
+            int half = (asked / PX_WIRE_PIECE) & 1;
+            uint64_t size = copy->size - asked < PX_WIRE_PIECE ? copy->size - asked : PX_WIRE_PIECE;
+            result = cuda->cuMemcpyDtoHAsync_v2(buffer + half * PX_WIRE_PIECE, copy->src + asked,
+                                                size, stream);
+            if (!result)
+                result = cuda->cuEventRecord(events[half], stream);
+            asked += size;
+        }
+        int half = (sent / PX_WIRE_PIECE) & 1;
+        uint64_t size = copy->size - sent < PX_WIRE_PIECE ? copy->size - sent : PX_WIRE_PIECE;
+        if (!result)
+            result = cuda->cuEventSynchronize(events[half]);
+        if (!result &&
+            px_send_piece(call, sent, buffer + half * PX_WIRE_PIECE, (uint32_t)size) != GB_OK)
+            result = CUDA_ERROR_UNKNOWN; /* nobody is there to read it: the session ends */
+        sent += size;
+    }
+    for (int i = 0; i < 2; i++)
+        if (events[i])
+            cuda->cuEventDestroy_v2(events[i]);
+    return result;
+}
+
+/* px_wire_copy_t -> pieces */
+CUresult px_do_cuMemcpyDtoHAsync_v2(px_call_t *call)
+{
+    const px_wire_copy_t *copy = (const void *)call->payload;
+    uint8_t *buffer;
+    if (!call->may_block)
+        return PX_WOULD_BLOCK;
+    CUstream stream = px_stream(call, copy->stream);
+    if (call->bad)
+        return call->bad;
+    CUresult result = px_staging_borrow(call->session->staging, &buffer);
+    if (result)
+        return result;
+    result = stream_down(call, copy, stream, buffer);
+    if (result)
+        call->cuda->cuStreamSynchronize(stream); /* the other half may still be written */
+    px_staging_return(call->session->staging, buffer);
+    return result;
+}
+
+/* px_wire_launch_t, then the parameters, packed */
+CUresult px_do_cuLaunchKernel(px_call_t *call)
+{
+    const px_wire_launch_t *l = (const void *)call->payload;
+    CUfunction function = px_function(call, l->function);
+    CUstream stream = px_stream(call, l->stream);
+    size_t params = l->params;
+    if (call->bad || params > call->frame.length - sizeof(*l))
+        return call->bad ? call->bad : CUDA_ERROR_INVALID_VALUE;
+    void *packed = (void *)(uintptr_t)(call->payload + sizeof(*l));
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &params,
+                     CU_LAUNCH_PARAM_END};
+    return call->cuda->cuLaunchKernel(function, l->grid[0], l->grid[1], l->grid[2], l->block[0],
+                                      l->block[1], l->block[2], l->shared, stream, NULL,
+                                      params ? extra : NULL);
+}
+
+/* u64 stream, u64 flags, u64 priority */
+CUresult px_do_cuStreamCreateWithPriority(px_call_t *call)
+{
+    CUstream stream;
+    CUresult result = call->cuda->cuStreamCreateWithPriority(&stream, (unsigned)call->args[1],
+                                                             (int)(int64_t)call->args[2]);
+    return result ? result : px_object_put(call, PX_STREAM, call->args[0], stream);
+}
+
+/* u64 event, u64 flags */
+CUresult px_do_cuEventCreate(px_call_t *call)
+{
+    CUevent event;
+    CUresult result = call->cuda->cuEventCreate(&event, (unsigned)call->args[1]);
+    return result ? result : px_object_put(call, PX_EVENT, call->args[0], event);
+}

@@ -1,0 +1,67 @@
+#include <stdlib.h>
+
+#include "gpu-proxy/session/px_state.h"
+
+static gb_status_t send_frame(px_call_t *call, uint8_t flags, const struct iovec *parts, int count)
+{
+    static const uint8_t zeros[8];
+    px_session_t *s = call->session;
+    uint8_t header[GB_FRAME_HEADER];
+    struct iovec iov[6];
+    size_t length = 0;
+    for (int i = 0; i < count; i++) {
+        iov[i + 1] = parts[i];
+        length += parts[i].iov_len;
+    }
+    iov[count + 1].iov_base = (void *)(uintptr_t)zeros;
+    iov[count + 1].iov_len = px_wire_pad((uint32_t)length) - length;
+    gb_frame_t frame = {.length = px_wire_pad((uint32_t)length),
+                        .operation = call->frame.operation,
+                        .flags = flags,
+                        .lane = call->frame.lane,
+                        .sequence = call->frame.sequence};
+    gb_frame_encode(&frame, header);
+    iov[0].iov_base = header;
+    iov[0].iov_len = sizeof(header);
+    pthread_mutex_lock(&s->send_lock);
+    gb_status_t status = gb_link_sendv(s->link, iov, count + 2);
+    pthread_mutex_unlock(&s->send_lock);
+    return status;
+}
+
+gb_status_t px_send_reply(px_call_t *call, CUresult result)
+{
+    uint8_t flags = GB_FRAME_REPLY;
+    int late = call->context ? atomic_load(&call->context->late) : 0;
+    if (late) {
+        /* A queued call before this one failed: nothing after it can be trusted. */
+        result = (CUresult)late;
+        flags |= GB_FRAME_ERROR;
+    }
+    px_wire_result_t head = {(uint32_t)result, 0};
+    struct iovec parts[3] = {{&head, sizeof(head)}};
+    int count = 1;
+    if (result == CUDA_SUCCESS) {
+        if (call->outs) {
+            parts[count].iov_base = call->out;
+            parts[count++].iov_len = (size_t)call->outs * sizeof(uint64_t);
+        }
+        if (call->extra_size) {
+            parts[count].iov_base = call->extra;
+            parts[count++].iov_len = call->extra_size;
+        }
+        head.more = (uint32_t)call->outs * 8u + call->extra_size;
+    }
+    gb_status_t status = send_frame(call, flags, parts, count);
+    free(call->extra);
+    call->extra = NULL;
+    call->extra_size = 0;
+    return status;
+}
+
+gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size)
+{
+    px_wire_piece_t piece = {offset, size};
+    struct iovec parts[2] = {{&piece, sizeof(piece)}, {(void *)(uintptr_t)data, size}};
+    return send_frame(call, GB_FRAME_REPLY | GB_FRAME_MORE, parts, 2);
+}

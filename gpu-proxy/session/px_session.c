@@ -1,0 +1,346 @@
+/* The workers of a session and the dispatcher's role.
+ *
+ * A worker that holds the role receives frames and executes them in order. When a call would have to
+ * wait for the device, the worker gives the role to another one (an idle one, else a new thread),
+ * executes the call as its lane, sends the reply, and becomes idle or takes the role back. So waiting
+ * costs the call no thread switch, and other lanes go on meanwhile. */
+#include "gpu-proxy/session/px_session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/gb_log.h"
+#include "common/cuda/gb_cuda_error.h"
+#include "gpu-proxy/session/px_state.h"
+
+enum { BUFFER = 2 << 20, WORKERS = 1024 };
+
+static const px_entry_t hello = {px_hello, sizeof(px_wire_hello_t) / 8, 0, 0};
+static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
+    [PX_OP_WINDOW - PX_OP_HELLO] = {px_window, 3, 0, 0},
+    [PX_OP_SET_CONTEXT - PX_OP_HELLO] = {NULL, 1, 1, 0},
+    [PX_OP_LANE_END - PX_OP_HELLO] = {NULL, 0, 1, 0},
+    [PX_OP_IMAGE - PX_OP_HELLO] = {px_image_piece, 2, 1, 0},
+    [PX_OP_FUNCTION - PX_OP_HELLO] = {px_function_by_name, 1, 0, 0},
+    [PX_OP_EXCHANGE_CALL - PX_OP_HELLO] = {px_exchange, 2, 0, 1},
+    [PX_OP_EXCHANGE_POST - PX_OP_HELLO] = {px_exchange, 2, 1, 0},
+};
+
+static gb_status_t spawn(px_session_t *session);
+
+static const px_entry_t *entry_of(uint16_t operation)
+{
+    if (operation < GB_OP_CALL_END)
+        return px_calls[operation].run ? &px_calls[operation] : NULL;
+    if (operation == PX_OP_HELLO)
+        return &hello;
+    return operation > PX_OP_HELLO && operation < PX_OP_END ? &others[operation - PX_OP_HELLO]
+                                                            : NULL;
+}
+
+/* Makes the next frame complete in the buffer; *payload points into it. */
+static gb_status_t next_frame(px_session_t *s, gb_frame_t *frame, const uint8_t **payload)
+{
+    size_t need = GB_FRAME_HEADER;
+    for (int header = 0;;) {
+        if (s->end - s->start >= need && !header) {
+            gb_status_t status = gb_frame_decode(s->buffer + s->start, PX_WIRE_MAX, frame);
+            if (status)
+                return status;
+            header = 1;
+            need += frame->length;
+        }
+        if (s->end - s->start >= need) {
+            *payload = s->buffer + s->start + GB_FRAME_HEADER;
+            s->start += need;
+            return GB_OK;
+        }
+        if (s->start + need > BUFFER || s->start == s->end) {
+            memmove(s->buffer, s->buffer + s->start, s->end - s->start);
+            s->end -= s->start;
+            s->start = 0;
+        }
+        size_t got;
+        gb_status_t status =
+            gb_link_recv_some(s->link, s->buffer + s->end, BUFFER - s->end, GB_NEVER, &got);
+        if (status)
+            return status;
+        s->end += got;
+    }
+}
+
+/* A queued call failed: nobody waits for its result, so it sticks to the context. What the client
+ * can find out at the call it does; only a gap there, or a fault of the device, ends here. */
+static void note_late(px_call_t *call, CUresult result)
+{
+    if (!call->context || result == CUDA_SUCCESS)
+        return;
+    int none = 0;
+    if (atomic_compare_exchange_strong(&call->context->late, &none, (int)result)) {
+        const char *op = gb_op_name(call->frame.operation);
+        const char *name = gb_cuda_error_name(result);
+        gb_log(GB_LOG_WARN, "a queued %s failed: %s: it sticks to the context",
+               op ? op : "operation", name ? name : "?");
+    }
+}
+
+static gb_status_t finish(px_call_t *call, const px_entry_t *entry, CUresult result)
+{
+    if (call->bad)
+        result = call->bad;
+    if (!entry->queued)
+        return px_send_reply(call, result);
+    note_late(call, result);
+    return GB_OK;
+}
+
+static gb_status_t set_context(px_session_t *s, px_lane_t *lane, uint64_t number)
+{
+    px_context_t *context = number ? px_object_get(s, PX_CONTEXT, number) : NULL;
+    if (number && !context)
+        return gb_fail(GB_ERR_PROTOCOL, "lane %u names context %llu, which does not exist",
+                       lane->id, (unsigned long long)number);
+    lane->context = context;
+    return GB_OK;
+}
+
+/* Gives the role to another worker. Without the role held there is always one that takes it. */
+static gb_status_t pass_role(px_session_t *s)
+{
+    gb_status_t status = GB_OK;
+    pthread_mutex_lock(&s->role_lock);
+    s->dispatching = 0;
+    if (s->idle > 0)
+        pthread_cond_signal(&s->role_free);
+    else
+        status = spawn(s);
+    if (status)
+        s->dispatching = 1;
+    pthread_mutex_unlock(&s->role_lock);
+    return status;
+}
+
+/* Runs a call as its lane: the frame's payload is copied, because the next dispatcher goes on with
+ * the buffer. The role is gone afterwards (*kept = 0). */
+static gb_status_t run_as_lane(px_call_t *call, const px_entry_t *entry, int *kept)
+{
+    px_session_t *s = call->session;
+    uint8_t *copy = malloc(call->frame.length ? call->frame.length : 1);
+    if (!copy)
+        return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+    memcpy(copy, call->payload, call->frame.length);
+    call->payload = copy;
+    call->args = (const uint64_t *)(const void *)copy;
+    call->may_block = 1;
+    call->outs = 0;
+    call->bad = CUDA_SUCCESS;
+    atomic_store(&call->lane->busy, 1);
+    gb_status_t status = pass_role(s);
+    if (status == GB_OK) {
+        *kept = 0;
+        px_lane_t *lane = call->lane;
+        CUresult result = px_make_current(call);
+        if (!result)
+            result = entry->run(call);
+        /* Not busy before the reply is out: the client's thread goes on as soon as it has it. */
+        atomic_store(&lane->busy, 0);
+        status = finish(call, entry, result);
+    }
+    free(copy);
+    return status;
+}
+
+static gb_status_t execute(px_session_t *s, const gb_frame_t *frame, const uint8_t *payload,
+                           int *kept)
+{
+    const px_entry_t *entry = entry_of(frame->operation);
+    px_call_t call = {.session = s, .cuda = s->cuda, .frame = *frame, .payload = payload};
+    if (!entry || frame->length < entry->args * 8u || (frame->length & 7))
+        return gb_fail(GB_ERR_PROTOCOL, "operation %u with %u bytes is none", frame->operation,
+                       frame->length);
+    if (!s->greeted && frame->operation != PX_OP_HELLO)
+        return gb_fail(GB_ERR_PROTOCOL, "the client did not say hello");
+    px_lane_t *lane = px_lane(s, frame->lane);
+    if (!lane)
+        return gb_fail(GB_ERR_PROTOCOL, "lane %u is out of range", frame->lane);
+    if (atomic_load(&lane->busy))
+        return gb_fail(GB_ERR_PROTOCOL, "lane %u sends while it waits", frame->lane);
+    call.args = (const uint64_t *)(const void *)payload;
+    call.lane = lane;
+    call.context = lane->context;
+    if (frame->operation == PX_OP_SET_CONTEXT)
+        return set_context(s, lane, call.args[0]);
+    if (frame->operation == PX_OP_LANE_END) {
+        px_lane_end(s, lane);
+        return GB_OK;
+    }
+    CUresult result = px_make_current(&call);
+    if (!result)
+        result = entry->run(&call);
+    if (result == PX_WOULD_BLOCK)
+        return run_as_lane(&call, entry, kept);
+    return finish(&call, entry, result);
+}
+
+static void end_session(px_session_t *s, gb_status_t status)
+{
+    pthread_mutex_lock(&s->role_lock);
+    if (!s->over) {
+        s->over = 1;
+        s->status = status;
+    }
+    pthread_cond_broadcast(&s->role_free);
+    pthread_cond_broadcast(&s->finished);
+    pthread_mutex_unlock(&s->role_lock);
+}
+
+/* Dispatches until the role is passed on (GB_OK) or the session is over. */
+static gb_status_t dispatch(px_session_t *s)
+{
+    for (int kept = 1; kept;) {
+        gb_frame_t frame;
+        const uint8_t *payload;
+        gb_status_t status = next_frame(s, &frame, &payload);
+        if (status == GB_OK && frame.operation == GB_OP_GOODBYE)
+            status = GB_ERR_CLOSED;
+        if (status == GB_OK)
+            status = execute(s, &frame, payload, &kept);
+        if (status)
+            return status;
+    }
+    return GB_OK;
+}
+
+/* Waits for the role; 0 = the session is over. */
+static int take_role(px_session_t *s)
+{
+    pthread_mutex_lock(&s->role_lock);
+    s->idle++;
+    while (s->dispatching && !s->over)
+        pthread_cond_wait(&s->role_free, &s->role_lock);
+    s->idle--;
+    int go = !s->over;
+    if (go)
+        s->dispatching = 1;
+    pthread_mutex_unlock(&s->role_lock);
+    return go;
+}
+
+static void *work(void *arg)
+{
+    px_session_t *s = arg;
+    gb_status_t status = GB_OK;
+    while (status == GB_OK && take_role(s))
+        status = dispatch(s);
+    if (status)
+        end_session(s, status);
+    pthread_mutex_lock(&s->role_lock);
+    s->workers--;
+    pthread_cond_broadcast(&s->finished);
+    pthread_mutex_unlock(&s->role_lock);
+    return NULL;
+}
+
+/* With role_lock held. */
+static gb_status_t spawn(px_session_t *s)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    if (s->workers >= WORKERS)
+        return gb_fail(GB_ERR_LIMIT, "more than %d calls wait at once", WORKERS);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    int error = pthread_create(&thread, &attr, work, s);
+    pthread_attr_destroy(&attr);
+    if (error)
+        return gb_fail_errno(GB_ERR_IO, error, "cannot start a thread");
+    s->workers++;
+    return GB_OK;
+}
+
+static gb_status_t choose_devices(px_session_t *s)
+{
+    int count = 0;
+    CUresult result = s->cuda->cuInit(0);
+    if (!result)
+        result = s->cuda->cuDeviceGetCount(&count);
+    if (result || count == 0)
+        return gb_fail(GB_ERR_NOT_FOUND, "the driver %s has no device: %s", s->config->driver_name,
+                       result ? gb_cuda_error_text(result) : "none found");
+    int all = s->config->device_count == 0;
+    s->device_count = all ? count : s->config->device_count;
+    s->devices = calloc((size_t)s->device_count, sizeof(*s->devices));
+    if (!s->devices)
+        return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+    for (int i = 0; i < s->device_count; i++) {
+        int wanted = all ? i : s->config->devices[i];
+        if (wanted < 0 || s->cuda->cuDeviceGet(&s->devices[i].ordinal, wanted))
+            return gb_fail(GB_ERR_NOT_FOUND, "the driver %s has no device %d",
+                           s->config->driver_name, wanted);
+    }
+    return GB_OK;
+}
+
+static gb_status_t create(const px_session_config_t *config, gb_link_t *link, px_session_t **out)
+{
+    px_session_t *s = calloc(1, sizeof(*s));
+    if (!s)
+        return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+    s->config = config;
+    s->cuda = config->driver;
+    s->link = link;
+    s->next_function = PX_WIRE_FIRST_OBJECT;
+    pthread_mutex_init(&s->send_lock, NULL);
+    pthread_mutex_init(&s->role_lock, NULL);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->role_free, NULL);
+    pthread_cond_init(&s->finished, NULL);
+    s->buffer = aligned_alloc(4096, BUFFER);
+    s->staging = px_staging_create(s->cuda);
+    s->lanes = calloc(PX_LANES, sizeof(*s->lanes));
+    gb_status_t status = GB_OK;
+    if (!s->buffer || !s->staging || !s->lanes)
+        status = gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+    if (status == GB_OK)
+        status = choose_devices(s);
+    if (status)
+        px_session_free(s);
+    else
+        *out = s;
+    return status;
+}
+
+/* Waits a moment for the other workers to leave; 1 if they have. Lanes may wait for the device for as
+ * long as their kernels run. */
+static int all_gone(px_session_t *s)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 200 * 1000 * 1000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&s->role_lock);
+    while (s->workers > 0 && pthread_cond_timedwait(&s->finished, &s->role_lock, &until) == 0)
+        ;
+    int gone = s->workers == 0;
+    pthread_mutex_unlock(&s->role_lock);
+    return gone;
+}
+
+gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link)
+{
+    px_session_t *s = NULL;
+    gb_status_t status = create(config, link, &s);
+    if (status)
+        return status;
+    s->workers = 1;
+    work(s); /* this thread is the first worker */
+    int gone = all_gone(s);
+    status = s->status;
+    /* Otherwise the process ends under the lanes that still wait, and takes the memory along. */
+    if (gone)
+        px_session_free(s);
+    return status == GB_ERR_CLOSED ? GB_OK : status;
+}

@@ -1,0 +1,201 @@
+#include "gpu-proxy/session/px_staging.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/px_wire.h"
+
+enum {
+    RING = 8 << 20,
+    FLIGHTS = 256,
+    CLOSE_AT = 256 << 10, /* bytes behind one event */
+    LANE_BUFFERS = 8,     /* kept for the next copy to the host */
+};
+
+/* Copies of one stream that end with one event; [.., end) of the ring is theirs. */
+typedef struct {
+    CUevent event;
+    const void *context;
+    uint64_t end;
+} flight_t;
+
+struct px_staging {
+    const gb_cuda_table_t *cuda;
+    uint8_t *ring;
+    int pinned;
+    uint64_t head, tail; /* bytes ever taken, bytes ever freed; position = value % RING */
+    flight_t flights[FLIGHTS];
+    unsigned first, count; /* flights under way, oldest at first */
+    /* copies not yet behind an event */
+    const void *open_context;
+    CUstream open_stream;
+    uint64_t open_bytes;
+    int open;
+    pthread_mutex_t lock; /* of the buffers */
+    uint8_t *buffers[LANE_BUFFERS];
+    int buffer_count;
+};
+
+px_staging_t *px_staging_create(const gb_cuda_table_t *cuda)
+{
+    px_staging_t *staging = calloc(1, sizeof(*staging));
+    if (staging) {
+        staging->cuda = cuda;
+        pthread_mutex_init(&staging->lock, NULL);
+    }
+    return staging;
+}
+
+void px_staging_destroy(px_staging_t *staging)
+{
+    if (!staging)
+        return;
+    for (int i = 0; i < staging->buffer_count; i++)
+        staging->cuda->cuMemFreeHost(staging->buffers[i]);
+    if (staging->ring && staging->pinned)
+        staging->cuda->cuMemFreeHost(staging->ring);
+    pthread_mutex_destroy(&staging->lock);
+    free(staging);
+}
+
+static CUresult pinned(const gb_cuda_table_t *cuda, size_t size, uint8_t **out)
+{
+    void *memory = NULL;
+    CUresult result = cuda->cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CUDA_SUCCESS)
+        *out = memory;
+    return result;
+}
+
+/* Gives the oldest flight's bytes back; waits for it if told to. After a fault of its context nothing
+ * reads them any more; the fault itself is reported by the calls that meet it. */
+static CUresult land(px_staging_t *staging, int wait)
+{
+    flight_t *flight = &staging->flights[staging->first];
+    CUresult result = wait ? staging->cuda->cuEventSynchronize(flight->event)
+                           : staging->cuda->cuEventQuery(flight->event);
+    if (result == CUDA_ERROR_NOT_READY)
+        return result;
+    staging->cuda->cuEventDestroy_v2(flight->event);
+    staging->tail = flight->end;
+    staging->first = (staging->first + 1) % FLIGHTS;
+    staging->count--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult close_open(px_staging_t *staging)
+{
+    if (!staging->open)
+        return CUDA_SUCCESS;
+    flight_t *flight = &staging->flights[(staging->first + staging->count) % FLIGHTS];
+    CUresult result = staging->cuda->cuEventCreate(&flight->event, CU_EVENT_DISABLE_TIMING);
+    if (result)
+        return result;
+    result = staging->cuda->cuEventRecord(flight->event, staging->open_stream);
+    if (result) {
+        staging->cuda->cuEventDestroy_v2(flight->event);
+        return result;
+    }
+    flight->context = staging->open_context;
+    flight->end = staging->head;
+    staging->count++;
+    staging->open = 0;
+    staging->open_bytes = 0;
+    while (staging->count > 0 && land(staging, 0) == CUDA_SUCCESS)
+        ;
+    return CUDA_SUCCESS;
+}
+
+/* Room for `size` bytes in one piece at the head. */
+static CUresult make_room(px_staging_t *staging, uint64_t size)
+{
+    uint64_t at = staging->head % RING;
+    uint64_t skip = at + size > RING ? RING - at : 0;
+    while (staging->head + skip + size - staging->tail > RING || staging->count >= FLIGHTS - 1) {
+        CUresult result = close_open(staging);
+        if (!result && staging->count > 0)
+            result = land(staging, 1);
+        if (result)
+            return result;
+    }
+    staging->head += skip;
+    return CUDA_SUCCESS;
+}
+
+CUresult px_staging_upload(px_staging_t *staging, const void *context, CUstream stream,
+                           CUdeviceptr dst, const void *data, uint64_t size)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t room = (size + 63) & ~63ull;
+    if (!staging->ring)
+        result = pinned(staging->cuda, RING, &staging->ring);
+    staging->pinned = 1;
+    if (!result && staging->open &&
+        (staging->open_stream != stream || staging->open_context != context ||
+         staging->open_bytes >= CLOSE_AT))
+        result = close_open(staging);
+    if (!result)
+        result = make_room(staging, room);
+    if (result)
+        return result;
+    uint8_t *at = staging->ring + staging->head % RING;
+    memcpy(at, data, size);
+    result = staging->cuda->cuMemcpyHtoDAsync_v2(dst, at, size, stream);
+    if (result)
+        return result;
+    staging->head += room;
+    staging->open = 1;
+    staging->open_stream = stream;
+    staging->open_context = context;
+    staging->open_bytes += room;
+    return CUDA_SUCCESS;
+}
+
+void px_staging_stream_gone(px_staging_t *staging, CUstream stream)
+{
+    if (staging->open && staging->open_stream == stream)
+        close_open(staging);
+}
+
+void px_staging_leave(px_staging_t *staging, const void *context)
+{
+    if (staging->open && staging->open_context == context)
+        close_open(staging);
+    /* Flights land in order, so those of other contexts before it are waited for too. */
+    for (unsigned left = staging->count; left > 0; left--) {
+        unsigned last = (staging->first + left - 1) % FLIGHTS;
+        if (staging->flights[last].context != context)
+            continue;
+        while (left-- > 0)
+            if (land(staging, 1))
+                break;
+        break;
+    }
+}
+
+CUresult px_staging_borrow(px_staging_t *staging, uint8_t **out)
+{
+    uint8_t *buffer = NULL;
+    pthread_mutex_lock(&staging->lock);
+    if (staging->buffer_count > 0)
+        buffer = staging->buffers[--staging->buffer_count];
+    pthread_mutex_unlock(&staging->lock);
+    if (buffer) {
+        *out = buffer;
+        return CUDA_SUCCESS;
+    }
+    return pinned(staging->cuda, 2 * PX_WIRE_PIECE, out);
+}
+
+void px_staging_return(px_staging_t *staging, uint8_t *buffer)
+{
+    pthread_mutex_lock(&staging->lock);
+    if (staging->buffer_count < LANE_BUFFERS) {
+        staging->buffers[staging->buffer_count++] = buffer;
+        buffer = NULL;
+    }
+    pthread_mutex_unlock(&staging->lock);
+    if (buffer)
+        staging->cuda->cuMemFreeHost(buffer);
+}

@@ -1,0 +1,34 @@
+/* px_staging.h - page-locked memory that copies pass through.
+ *
+ * Towards the device: a ring; the dispatcher puts the client's bytes in and issues an asynchronous
+ * copy, so it never waits for the device unless the ring is full of copies under way. Towards the
+ * host: pairs of buffers, one pair for each lane that copies at the same time. */
+#ifndef PX_STAGING_H
+#define PX_STAGING_H
+
+#include <stdint.h>
+
+#include "gb_cuda_table.h"
+
+typedef struct px_staging px_staging_t;
+
+/* Lazily: memory comes from the driver when a context is first current. */
+px_staging_t *px_staging_create(const gb_cuda_table_t *cuda);
+void px_staging_destroy(px_staging_t *staging);
+
+/* Copies `size` (at most PX_WIRE_PIECE) bytes at `data` to `dst` in the order of `stream`; the bytes
+ * are taken before it returns. `context` tells contexts apart. The dispatcher only. */
+CUresult px_staging_upload(px_staging_t *staging, const void *context, CUstream stream,
+                           CUdeviceptr dst, const void *data, uint64_t size);
+
+/* Before `stream` is destroyed. The dispatcher only. */
+void px_staging_stream_gone(px_staging_t *staging, CUstream stream);
+
+/* Waits for what goes through `context` and forgets its events: before it is destroyed. */
+void px_staging_leave(px_staging_t *staging, const void *context);
+
+/* A buffer of 2 * PX_WIRE_PIECE bytes for one lane's copy to the host. Thread-safe. */
+CUresult px_staging_borrow(px_staging_t *staging, uint8_t **out);
+void px_staging_return(px_staging_t *staging, uint8_t *buffer);
+
+#endif

@@ -1,0 +1,187 @@
+/* px_state.h - the parts of a session, for the files of this room.
+ *
+ * Threads: any number of workers, one of which is the dispatcher at a time. The dispatcher takes the
+ * frames in the order of issue and executes them itself; before a call that may block it hands its
+ * role to another worker and goes on as the caller's lane, alone. So everything that frames change is
+ * changed by the dispatcher only; what lanes read besides is atomic or has a lock of its own. */
+#ifndef PX_STATE_H
+#define PX_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "common/frame/gb_frame.h"
+#include "gb_cuda_ops.h"
+#include "gpu-proxy/session/px_heap.h"
+#include "gpu-proxy/session/px_session.h"
+#include "gpu-proxy/session/px_staging.h"
+#include "proto/px_wire.h"
+
+typedef enum {
+    PX_NONE,
+    PX_CONTEXT, /* handle: px_context_t */
+    PX_STREAM,  /* CUstream */
+    PX_EVENT,   /* CUevent */
+    PX_MODULE,  /* px_module_t */
+    PX_FUNCTION /* CUfunction, in a table of its own */
+} px_kind_t;
+
+typedef struct {
+    _Atomic(void *) handle;
+    atomic_uint kind;
+    uint32_t context; /* number of the context it belongs to */
+} px_object_t;
+
+enum { PX_SEGMENT = 1024, PX_SEGMENTS = 4096, PX_LANES = 4096, PX_OUTPUTS = 8 };
+
+/* Objects by number: segments are made when needed and never move. */
+typedef struct {
+    _Atomic(px_object_t *) segments[PX_SEGMENTS];
+} px_table_t;
+
+/* Never freed before the session, so that a lane may look at one that is being destroyed. */
+typedef struct px_context {
+    _Atomic(CUcontext) handle; /* NULL once destroyed */
+    uint32_t number;
+    int device; /* index of the session's device */
+    int primary;
+    atomic_int late; /* CUresult of a queued call that failed; sticks */
+} px_context_t;
+
+typedef struct {
+    int ordinal; /* the driver's */
+    px_heap_t *heap;
+    uint64_t granularity;
+} px_device_slot_t;
+
+/* A loaded module and the numbers of its functions. */
+typedef struct {
+    CUmodule handle;
+    uint32_t *functions;
+    uint32_t count, room;
+} px_module_t;
+
+/* The client's thread. Its own default stream is made when first used, one per context. */
+typedef struct {
+    uint32_t id;
+    px_context_t *context;
+    atomic_int busy; /* a blocking call is under way */
+    struct {
+        px_context_t *context;
+        CUstream stream;
+    } own[4];
+    int own_count;
+    uint8_t *image; /* of the next module load */
+    uint64_t image_size, image_got;
+} px_lane_t;
+
+typedef struct px_session {
+    const px_session_config_t *config;
+    const gb_cuda_table_t *cuda;
+    gb_link_t *link;
+
+    px_device_slot_t *devices;
+    int device_count;
+    int greeted;
+
+    px_table_t objects;
+    px_table_t functions;
+    atomic_uint next_function;
+    struct px_image *images; /* seen, by hash */
+    px_lane_t **lanes;
+    px_staging_t *staging;
+    px_context_t *contexts[256]; /* live ones */
+    int context_count;
+    atomic_uint context_epoch; /* changes when one is destroyed */
+    struct gbx_host *exchange;
+    pthread_mutex_t lock; /* contexts[], images and the exchange against lanes */
+
+    /* received bytes: [start, end) of buffer; the dispatcher's */
+    uint8_t *buffer;
+    size_t start, end;
+
+    pthread_mutex_t send_lock;
+    uint32_t send_sequence;
+
+    pthread_mutex_t role_lock;
+    pthread_cond_t role_free; /* an idle worker may become dispatcher */
+    pthread_cond_t finished;
+    int idle, dispatching, workers;
+    int over; /* the session ends with `status` */
+    gb_status_t status;
+} px_session_t;
+
+/* One call being executed. */
+typedef struct {
+    px_session_t *session;
+    const gb_cuda_table_t *cuda;
+    px_lane_t *lane;
+    px_context_t *context; /* of the lane when the call was taken */
+    gb_frame_t frame;
+    const uint8_t *payload; /* frame.length bytes */
+    const uint64_t *args;   /* the same, checked to hold what a generated call needs */
+    CUresult bad;           /* set by look-ups that fail */
+    int may_block;          /* runs as its lane: it may wait for the device */
+    uint64_t out[PX_OUTPUTS];
+    int outs;
+    void *extra; /* further bytes of the reply, malloc'ed; after the outs */
+    uint32_t extra_size;
+} px_call_t;
+
+typedef CUresult (*px_handler_t)(px_call_t *call);
+
+/* What a handler returns instead of waiting while it may not: it is called again as its lane. */
+#define PX_WOULD_BLOCK ((CUresult) - 1)
+
+typedef struct {
+    px_handler_t run;
+    uint8_t args;     /* u64 arguments that the payload must hold at least */
+    uint8_t queued;   /* no reply */
+    uint8_t blocking; /* may return PX_WOULD_BLOCK */
+} px_entry_t;
+
+/* Generated from the catalogue, by operation; run is NULL for a number that is none. */
+extern const px_entry_t px_calls[GB_OP_CALL_END];
+
+/* ---- objects (px_objects.c) ---- */
+px_object_t *px_table_at(px_table_t *table, uint32_t number, int make);
+void *px_object_get(px_session_t *session, px_kind_t kind, uint64_t number);
+CUresult px_object_put(px_call_t *call, px_kind_t kind, uint64_t number, void *handle);
+/* Takes the object out; NULL if there is none of that kind. */
+void *px_object_take(px_session_t *session, px_kind_t kind, uint64_t number);
+
+/* Handles of a call's arguments; a failed look-up sets call->bad to CUDA_ERROR_INVALID_HANDLE. */
+CUstream px_stream(px_call_t *call, uint64_t number);
+CUevent px_event(px_call_t *call, uint64_t number);
+CUfunction px_function(px_call_t *call, uint64_t number);
+CUstream px_take_stream(px_call_t *call, uint64_t number);
+CUevent px_take_event(px_call_t *call, uint64_t number);
+
+px_lane_t *px_lane(px_session_t *session, uint32_t id);
+void px_lane_end(px_session_t *session, px_lane_t *lane);
+
+/* ---- sending (px_send.c): thread-safe ---- */
+gb_status_t px_send_reply(px_call_t *call, CUresult result);
+gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size);
+
+/* ---- calls written by hand ---- */
+CUresult px_hello(px_call_t *call);
+CUresult px_window(px_call_t *call);
+CUresult px_image_piece(px_call_t *call);
+CUresult px_function_by_name(px_call_t *call);
+CUresult px_exchange(px_call_t *call);
+void px_exchange_end(px_session_t *session);
+void px_images_free(px_session_t *session);
+void px_module_forget(px_session_t *session, px_module_t *module);
+void px_session_free(px_session_t *session);
+/* Forgets the objects of a context that is about to be destroyed. */
+void px_context_clear(px_session_t *session, px_context_t *context);
+/* Tells the daemon how much memory is held. */
+void px_report_memory(px_session_t *session);
+/* Waits for all work of the device's contexts; then what was freed before can be used again. */
+CUresult px_device_drain(px_call_t *call, int device);
+/* Makes the lane's context current on this thread. */
+CUresult px_make_current(px_call_t *call);
+
+#endif

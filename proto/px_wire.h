@@ -1,0 +1,149 @@
+/* px_wire.h - what travels between the shim and its session, beside the frame header.
+ *
+ * Operations below 0x8000 are CUDA calls, numbered in the catalogue. Payloads are little-endian and a
+ * multiple of 8 bytes long (decoders ignore up to 7 bytes of padding), so that every frame of a batch
+ * stays aligned. A generated call carries its arguments as one u64 each, in the order of the
+ * signature without the output ones; its reply carries the result, then one u64 for each output.
+ *
+ * Objects that the client makes (contexts, streams, events, modules) have numbers that it chooses and
+ * may use again once it has destroyed them; functions have numbers that the session gives. Device
+ * addresses are the same on both sides.
+ *
+ * A reply has GB_FRAME_REPLY and begins with px_wire_result_t. GB_FRAME_ERROR beside it says that the
+ * result is a late error of an earlier call and sticks to the context. GB_FRAME_MORE marks pieces of a
+ * copy to the host; the reply proper follows them. */
+#ifndef PX_WIRE_H
+#define PX_WIRE_H
+
+#include <stdint.h>
+
+enum {
+    PX_WIRE_VERSION = 1,            /* of everything in this file and of the catalogue's numbers */
+    PX_WIRE_PIECE = 256 << 10,      /* bytes of bulk in one frame */
+    PX_WIRE_MAX = (1 << 20) + 4096, /* longest payload, either way */
+    PX_WIRE_INLINE = 8 << 10,       /* copies up to this size ride in the batch */
+    PX_WIRE_PARAMS = 32 << 10,      /* most bytes of kernel parameters */
+};
+
+enum {
+    PX_OP_HELLO = 0x8000, /* reply: px_wire_hello_t -> px_wire_welcome_t, px_wire_device_t each */
+    PX_OP_WINDOW,         /* reply: px_wire_window_t -> the same */
+    PX_OP_SET_CONTEXT,    /* async: u64 context or 0; of the lane, for what follows */
+    PX_OP_LANE_END,       /* async: the client's thread is gone */
+    PX_OP_IMAGE,          /* async: u64 total, u64 offset, bytes; of the lane's next module load */
+    PX_OP_FUNCTION,       /* reply: u64 module, name -> one function record */
+    PX_OP_EXCHANGE_CALL,  /* reply: px_wire_exchange_t, bytes -> bytes */
+    PX_OP_EXCHANGE_POST,  /* async: px_wire_exchange_t, bytes */
+    PX_OP_END,
+};
+
+/* Stream numbers below this one are the default streams, as CUDA has them: 0 and 1 the legacy one, 2
+ * the lane's own. */
+enum { PX_WIRE_FIRST_OBJECT = 16 };
+
+enum { PX_WIRE_ATTRIBUTES = 152 }; /* device attributes 0 .. 151 travel in the snapshot */
+
+typedef struct {
+    uint32_t version;
+    uint32_t pid;     /* of the client, for logs */
+    char program[48]; /* its short name */
+} px_wire_hello_t;
+
+typedef struct {
+    uint32_t result;
+    uint32_t more; /* length of what follows the result, without padding */
+} px_wire_result_t;
+
+typedef struct {
+    uint32_t version;
+    uint32_t device_count;
+    int32_t driver_version;
+    uint32_t reserved;
+} px_wire_welcome_t;
+
+typedef struct {
+    char name[128];
+    uint8_t uuid[16];
+    uint64_t total_memory;
+    uint64_t granularity; /* of its memory; windows are multiples of it */
+    int32_t attributes[PX_WIRE_ATTRIBUTES];
+} px_wire_device_t;
+
+typedef struct {
+    uint64_t device; /* index in the snapshot */
+    uint64_t base;   /* wanted; in the reply the one that holds, 0 = none */
+    uint64_t size;
+} px_wire_window_t;
+
+typedef struct {
+    uint32_t function;
+    uint32_t stream;
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared;
+    uint32_t cooperative;
+    uint32_t params; /* bytes that follow */
+    uint32_t reserved;
+} px_wire_launch_t;
+
+/* Copies, in every direction; host data follows where the source is the client. */
+typedef struct {
+    uint64_t dst;
+    uint64_t src;
+    uint64_t size;
+    uint64_t stream;
+} px_wire_copy_t;
+
+/* A piece on its way to the host. */
+typedef struct {
+    uint64_t offset;
+    uint64_t size;
+} px_wire_piece_t;
+
+typedef struct {
+    uint32_t op;
+    uint32_t stream;
+    uint32_t size; /* bytes that follow */
+    uint32_t reserved;
+} px_wire_exchange_t;
+
+enum { PX_WIRE_HASH = 32, PX_WIRE_JIT_OPTIONS = 16, PX_WIRE_LOG = 8 << 10 };
+
+/* Loads a module. The image came before in PX_OP_IMAGE frames of the lane, unless the session has seen
+ * the same bytes already (image_size 0). */
+typedef struct {
+    uint64_t module;
+    uint64_t image_size;
+    uint8_t hash[PX_WIRE_HASH]; /* SHA-256 of the image */
+    uint32_t option_count;      /* scalar JIT options: u32 option, u32 value each */
+    uint32_t log_size;          /* wanted of the error and of the info log, bytes each */
+    uint32_t options[2 * PX_WIRE_JIT_OPTIONS];
+} px_wire_module_t;
+
+/* Its reply: this, the error log, the info log, then `functions` records. */
+typedef struct {
+    uint32_t functions; /* PX_WIRE_UNKNOWN: the driver cannot list them, ask by name */
+    uint32_t error_log; /* bytes */
+    uint32_t info_log;
+    uint32_t reserved;
+} px_wire_loaded_t;
+
+#define PX_WIRE_UNKNOWN 0xffffffffu
+
+enum { PX_WIRE_FUNCTION_ATTRIBUTES = 16 };
+
+/* A function: this, `params` pairs of u32 offset, u32 size, then the name, padded to 8 bytes. */
+typedef struct {
+    uint32_t function;
+    uint32_t params;
+    uint32_t name; /* bytes without a terminating zero */
+    uint32_t reserved;
+    int32_t attributes[PX_WIRE_FUNCTION_ATTRIBUTES];
+} px_wire_function_t;
+
+static inline uint32_t px_wire_pad(uint32_t size)
+{
+    return (size + 7u) & ~7u;
+}
+
+#endif
