@@ -157,6 +157,14 @@ GB_DEVICE int gb_shuffle_clamp(int width, int clamp)
 GB_DEVICE_SHUFFLE(float, f32)
 GB_DEVICE_SHUFFLE(int, i32)
 #undef GB_DEVICE_SHUFFLE
+GB_DEVICE unsigned __shfl_up_sync(unsigned mask, unsigned v, unsigned delta, int width = 32)
+{
+    return (unsigned)__shfl_up_sync(mask, (int)v, delta, width);
+}
+GB_DEVICE unsigned __shfl_down_sync(unsigned mask, unsigned v, unsigned delta, int width = 32)
+{
+    return (unsigned)__shfl_down_sync(mask, (int)v, delta, width);
+}
 GB_DEVICE unsigned __shfl_sync(unsigned mask, unsigned v, int lane, int width = 32)
 {
     return (unsigned)__shfl_sync(mask, (int)v, lane, width);
