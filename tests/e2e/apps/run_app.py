@@ -28,8 +28,8 @@ class Proxy:
     def __init__(self, folder, name):
         self.path = os.path.join(folder, name)
         self.process = subprocess.Popen(
-            [os.path.join(BUILD, "bin/gpu-proxy"), "--unix", self.path, "--driver", "cpu",
-             "--insecure"], stdout=subprocess.PIPE, text=True)
+            [os.path.join(BUILD, "bin/gpu-proxy"), "--unix", self.path, "--data-listen", "none",
+             "--driver", "cpu", "--insecure"], stdout=subprocess.PIPE, text=True)
         for line in self.process.stdout:
             if ": ready" in line:
                 return
