@@ -89,6 +89,26 @@ static gb_status_t apply_env(const gb_opt_table_t *t, void *fields)
     return GB_OK;
 }
 
+/* Fields may point at values of a configuration file for the life of the program. */
+typedef struct kept {
+    struct kept *next;
+    char text[];
+} kept_t;
+
+static kept_t *g_kept;
+
+static const char *keep(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    kept_t *k = malloc(sizeof *k + size);
+    if (!k)
+        return NULL;
+    memcpy(k->text, text, size);
+    k->next = g_kept;
+    g_kept = k;
+    return k->text;
+}
+
 static char *trim(char *s)
 {
     while (isspace((unsigned char)*s))
@@ -117,15 +137,12 @@ static gb_status_t apply_line(const gb_opt_table_t *t, void *fields, const char 
     const gb_opt_t *o = find(t, key, strlen(key));
     if (!o)
         return gb_fail(GB_ERR_INVALID, "%s:%d: unknown key '%s': see --help", path, number, key);
-    /* The fields may point at the value for the life of the program. */
-    char *kept = strdup(value);
+    const char *kept = o->type == GB_OPT_STRING ? keep(value) : value;
     if (!kept)
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     if (store(o, fields, kept))
         return gb_fail(GB_ERR_INVALID, "%s:%d: '%s' is not a value for %s", path, number, kept,
                        key);
-    if (o->type != GB_OPT_STRING)
-        free(kept);
     return GB_OK;
 }
 
