@@ -36,14 +36,28 @@ static uint64_t grain_of(uint64_t width)
     return width >= PIECE_BYTES ? 1 : (PIECE_BYTES + width - 1) / width;
 }
 
+/* Aligned words are written at once: a stream or a kernel may be waiting for one of them. */
+static void copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes)
+{
+    if (bytes == 4 && (dst | src) % 4 == 0) {
+        uint32_t word = __atomic_load_n((const uint32_t *)src, __ATOMIC_ACQUIRE);
+        __atomic_store_n((uint32_t *)dst, word, __ATOMIC_RELEASE);
+    } else if (bytes == 8 && (dst | src) % 8 == 0) {
+        uint64_t word = __atomic_load_n((const uint64_t *)src, __ATOMIC_ACQUIRE);
+        __atomic_store_n((uint64_t *)dst, word, __ATOMIC_RELEASE);
+    } else {
+        memmove((void *)dst, (const void *)src, bytes);
+    }
+}
+
 static void copy_piece(const cpu_box_t *box, uint64_t chunks, uint64_t piece)
 {
     uint64_t row = piece / chunks, from = piece % chunks * PIECE_BYTES;
     uint64_t layer = row / box->height;
     row %= box->height;
     uint64_t bytes = box->width - from < PIECE_BYTES ? box->width - from : PIECE_BYTES;
-    memmove((void *)(box->dst + layer * box->dst_slice + row * box->dst_pitch + from),
-            (const void *)(box->src + layer * box->src_slice + row * box->src_pitch + from), bytes);
+    copy_bytes(box->dst + layer * box->dst_slice + row * box->dst_pitch + from,
+               box->src + layer * box->src_slice + row * box->src_pitch + from, bytes);
 }
 
 static CUresult run_copy(cpu_op_t *op, cpu_seat_t *seat, uint64_t first, uint64_t count)
@@ -146,8 +160,10 @@ CUresult cpu_copy(cpu_stream_t *stream, const cpu_box_t *box, cpu_copy_mode_t mo
 static void fill_bytes(uint64_t at, uint64_t bytes, uint32_t value, unsigned element)
 {
     uint8_t low = (uint8_t)value;
-    if (element == 1 || (element == 2 && (uint16_t)value == low * 0x101u) ||
-        value == low * 0x01010101u) {
+    if (element == 4 && bytes == 4) {
+        __atomic_store_n((uint32_t *)at, value, __ATOMIC_RELEASE);
+    } else if (element == 1 || (element == 2 && (uint16_t)value == low * 0x101u) ||
+               value == low * 0x01010101u) {
         memset((void *)at, low, bytes);
     } else if (element == 2) {
         for (uint16_t *p = (uint16_t *)at, *end = p + bytes / 2; p < end; p++)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/gb_log.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 
 static void destroy_module(cpu_object_t *object)
@@ -42,6 +43,7 @@ static bool in_memory(const ptx_var_t *var)
 
 static void log_error(cpu_image_log_t *log, const char *what, const char *name)
 {
+    gb_log(GB_LOG_WARN, "module not loaded: %s '%s'", what, name);
     if (!log || !log->error || log->error_used + 1 >= log->error_size)
         return;
     int written = snprintf(log->error + log->error_used, log->error_size - log->error_used,
