@@ -54,7 +54,7 @@ gb_status_t gb_rpc_client_open(const char *target, const gb_rpc_tls_t *tls, gb_r
     if (!client)
         return gb_fail(GB_ERR_NO_MEMORY, "no memory for a client");
     snprintf(client->target, sizeof client->target, "%s", target);
-    gb_rpc_library_open();
+    gb_rpc_library_open(0);
     char name[] = GB_RPC_SERVER_NAME;
     grpc_arg list[] = {
         {GRPC_ARG_INTEGER, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, {.integer = GB_RPC_MAX_MESSAGE}},
@@ -84,7 +84,7 @@ void gb_rpc_client_close(gb_rpc_client_t *client)
     if (!client)
         return;
     grpc_channel_destroy(client->channel);
-    gb_rpc_library_close();
+    gb_rpc_library_close(0);
     free(client);
 }
 

@@ -9,19 +9,39 @@
 
 #include "common/core/gb_log.h"
 
-/* gRPC says why it refused a peer only in its log: pass those lines on, the rest is for debugging. */
+/* Servers in this process; gRPC's log is one per process, and so is this. */
+static atomic_int servers;
+
+/* What OpenSSL's reasons mean to the person who reads the log. */
+static const struct {
+    const char *part, *meaning;
+} REASONS[] = {
+    {"certificate verify failed", "its certificate has expired or is from another CA: issue a new "
+                                  "one with `gable ca issue`"},
+    {"peer did not return a certificate", "it shows no certificate: give it a --tls-dir"},
+    {"PEER_DID_NOT_RETURN", "it shows no certificate: give it a --tls-dir"},
+    {"alert unknown ca", "it does not trust this server's certificate: both need one CA"},
+    {"alert bad certificate", "it does not accept this server's certificate"},
+    {"alert certificate expired", "this server's certificate has expired: issue a new one"},
+    {"wrong version number", "what it sent is not TLS"},
+    {"http request", "it speaks HTTP without TLS"},
+    {"unexpected eof", "it closed the connection in the middle of the handshake"},
+};
+
+/* gRPC says only in its log why it refused a peer: pass that on, the rest is for debugging. */
 static void log_from_grpc(gpr_log_func_args *args)
 {
-    const char *text = args->message;
-    if (strstr(text, "certificate verify failed") || strstr(text, "PEER_DID_NOT_RETURN"))
-        gb_log(GB_LOG_WARN,
-               "refused a TLS peer: its certificate is missing, expired or from another CA: issue "
-               "one with `gable ca issue` (%s)",
-               text);
-    else if (strstr(text, "Handshake failed"))
-        gb_log(GB_LOG_WARN, "refused a TLS peer: %s", text);
-    else
-        gb_log(GB_LOG_DEBUG, "grpc: %s", text);
+    const char *text = args->message, *meaning = text;
+    if (!strstr(text, "Handshake failed") || !atomic_load(&servers)) {
+        gb_log(GB_LOG_DEBUG, "grpc: %.200s", text);
+        return;
+    }
+    for (size_t i = 0; i < sizeof REASONS / sizeof REASONS[0]; i++)
+        if (strstr(text, REASONS[i].part)) {
+            meaning = REASONS[i].meaning;
+            break;
+        }
+    gb_log(GB_LOG_WARN, "gRPC port: refused a peer: %s", meaning);
 }
 
 static void set_up_once(void)
@@ -33,15 +53,17 @@ static void set_up_once(void)
                                                        : GPR_LOG_SEVERITY_ERROR);
 }
 
-void gb_rpc_library_open(void)
+void gb_rpc_library_open(int server)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_up_once);
+    atomic_fetch_add(&servers, server != 0);
     grpc_init();
 }
 
-void gb_rpc_library_close(void)
+void gb_rpc_library_close(int server)
 {
+    atomic_fetch_sub(&servers, server != 0);
     grpc_shutdown_blocking();
 }
 

@@ -87,13 +87,13 @@ static gb_status_t explain_handshake(SSL *ssl, const char *target)
                        "the certificate of the server at %s is not acceptable (%s): server and "
                        "client need certificates of one CA, the server's with --role server",
                        target, X509_verify_cert_error_string(verdict));
-    if (ERR_GET_REASON(error) == SSL_R_WRONG_VERSION_NUMBER ||
+    if (!error || ERR_GET_REASON(error) == SSL_R_WRONG_VERSION_NUMBER ||
         ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING)
         return gb_fail(GB_ERR_UNAUTHORISED,
                        "the server at %s does not speak TLS: is it started with --tls-dir?",
                        target);
     return gb_fail(GB_ERR_UNAUTHORISED, "TLS with the server at %s fails: %s", target,
-                   error ? ERR_reason_error_string(error) : "connection closed");
+                   ERR_reason_error_string(error));
 }
 
 /* With TLS 1.3 a client learns only from its first read that its certificate was refused. */

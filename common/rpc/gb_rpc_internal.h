@@ -10,10 +10,12 @@
 #include <grpc/support/time.h>
 
 #include "common/rpc/gb_rpc.h"
+#include "common/rpc/gb_rpc_accept.h"
 
-/* Counted start and end of gRPC in this process; also directs its log into ours. */
-void gb_rpc_library_open(void);
-void gb_rpc_library_close(void);
+/* Counted start and end of gRPC in this process; also directs its log into ours. `server`: a server is
+ * opened or closed; refused peers are worth a warning only where there is one. */
+void gb_rpc_library_open(int server);
+void gb_rpc_library_close(int server);
 
 /* A deadline that many milliseconds from now. */
 gpr_timespec gb_rpc_deadline(int timeout_ms);
@@ -101,6 +103,7 @@ struct gb_rpc_server {
     uint32_t thread_count;
     pthread_t cq_threads[2];
     pthread_t *threads;
+    gb_rpc_acceptor_t *acceptor; /* without TLS */
     int started, stopped;
     atomic_int serving;
     ProtobufCServiceDescriptor reflection_v1;

@@ -1,14 +1,12 @@
 /* gb_rpc_server.c - the server: port, registered methods, completion threads, the handlers' pool. */
 #include "common/rpc/gb_rpc_internal.h"
 
-#include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
 
 #include "common/core/gb_clock.h"
@@ -126,7 +124,7 @@ gb_status_t gb_rpc_server_create(const gb_rpc_server_config_t *config, gb_rpc_se
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&server->idle, &attr);
     pthread_condattr_destroy(&attr);
-    gb_rpc_library_open();
+    gb_rpc_library_open(1);
     server->server = make_server();
     server->cq = grpc_completion_queue_create_for_next(NULL);
     grpc_server_register_completion_queue(server->server, server->cq, NULL);
@@ -171,50 +169,31 @@ int gb_rpc_server_port(const gb_rpc_server_t *server)
     return server->port;
 }
 
-/* gRPC only says that binding failed; a trial bind says why. */
-static gb_status_t try_bind(const char *address)
+static void hand_over(void *arg, int fd)
 {
-    char host[160];
-    snprintf(host, sizeof host, "%s", address);
-    char *colon = strrchr(host, ':');
-    if (!colon)
-        return gb_fail(GB_ERR_INVALID, "%s is not HOST:PORT", address);
-    *colon = 0;
-    char *name = host;
-    if (name[0] == '[' && colon > host && colon[-1] == ']') {
-        colon[-1] = 0;
-        name++;
-    }
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
-    int error = getaddrinfo(*name ? name : NULL, colon + 1, &hints, &list);
-    if (error)
-        return gb_fail(GB_ERR_INVALID, "cannot listen on %s: %s", address, gai_strerror(error));
-    int fd = socket(list->ai_family, list->ai_socktype | SOCK_CLOEXEC, list->ai_protocol), one = 1;
-    if (fd >= 0)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    int failed = fd < 0 || bind(fd, list->ai_addr, list->ai_addrlen) < 0 || listen(fd, 1) < 0;
-    int why = errno;
-    if (fd >= 0)
-        close(fd);
-    freeaddrinfo(list);
-    if (!failed)
-        return GB_OK;
-    if (why == EADDRINUSE)
-        return gb_fail(GB_ERR_EXISTS,
-                       "port %s is in use: stop the program that has it or choose another with "
-                       "--listen",
-                       address);
-    return gb_fail_errno(GB_ERR_IO, why, "cannot listen on %s", address);
+    gb_rpc_server_t *server = arg;
+    grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
+    grpc_server_add_channel_from_fd(server->server, fd, credentials);
+    grpc_server_credentials_release(credentials);
 }
 
-static grpc_server_credentials *make_credentials(const gb_rpc_tls_t *tls)
+/* gRPC's own listener only says that binding failed; a trial bind says why. */
+static gb_status_t open_tls_port(gb_rpc_server_t *server)
 {
-    if (!tls)
-        return grpc_insecure_server_credentials_create();
-    grpc_ssl_pem_key_cert_pair pair = {gb_rpc_tls_key(tls), gb_rpc_tls_cert(tls)};
-    return grpc_ssl_server_credentials_create_ex(
-        gb_rpc_tls_ca(tls), &pair, 1, GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY,
-        NULL);
+    int fd, port;
+    gb_status_t status = gb_rpc_listen(server->listen, &fd, &port);
+    if (status != GB_OK)
+        return status;
+    close(fd);
+    grpc_ssl_pem_key_cert_pair pair = {gb_rpc_tls_key(server->tls), gb_rpc_tls_cert(server->tls)};
+    grpc_server_credentials *credentials = grpc_ssl_server_credentials_create_ex(
+        gb_rpc_tls_ca(server->tls), &pair, 1,
+        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, NULL);
+    server->port = grpc_server_add_http2_port(server->server, server->listen, credentials);
+    grpc_server_credentials_release(credentials);
+    if (server->port <= 0)
+        return gb_fail(GB_ERR_IO, "cannot listen on %s", server->listen);
+    return GB_OK;
 }
 
 static gb_status_t start_threads(gb_rpc_server_t *server)
@@ -230,24 +209,25 @@ static gb_status_t start_threads(gb_rpc_server_t *server)
 
 gb_status_t gb_rpc_server_start(gb_rpc_server_t *server)
 {
-    gb_status_t status = try_bind(server->listen);
+    int fd = -1;
+    gb_status_t status =
+        server->tls ? open_tls_port(server) : gb_rpc_listen(server->listen, &fd, &server->port);
     if (status != GB_OK)
         return status;
-    grpc_server_credentials *credentials = make_credentials(server->tls);
-    server->port = grpc_server_add_http2_port(server->server, server->listen, credentials);
-    grpc_server_credentials_release(credentials);
-    if (server->port <= 0)
-        return gb_fail(GB_ERR_IO, "cannot listen on %s", server->listen);
     grpc_server_start(server->server);
     status = start_threads(server);
     if (status != GB_OK)
-        return status;
+        return status; /* the program ends: the threads and the socket with it */
     server->started = 1;
     for (uint32_t i = 0; i < server->entry_count && status == GB_OK; i++)
         for (int n = 0; n < 2 && status == GB_OK; n++)
             status = gb_rpc_call_arm(server, &server->entries[i]);
     if (status == GB_OK)
         status = gb_rpc_call_arm(server, NULL);
+    if (status == GB_OK && fd >= 0)
+        status = gb_rpc_acceptor_start(fd, hand_over, server, &server->acceptor);
+    if (status != GB_OK && fd >= 0)
+        close(fd);
     return status;
 }
 
@@ -267,6 +247,7 @@ void gb_rpc_server_stop(gb_rpc_server_t *server, int grace_ms)
     if (!server->started || server->stopped)
         return;
     server->stopped = 1;
+    gb_rpc_acceptor_stop(server->acceptor);
     atomic_store(&server->serving, 0);
     grpc_server_shutdown_and_notify(server->server, server->cq, server);
     pthread_mutex_lock(&server->lock);
@@ -309,7 +290,7 @@ void gb_rpc_server_destroy(gb_rpc_server_t *server)
         shut_down_unstarted(server);
     grpc_server_destroy(server->server);
     grpc_completion_queue_destroy(server->cq);
-    gb_rpc_library_close();
+    gb_rpc_library_close(1);
     pthread_cond_destroy(&server->wake);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->lock);
