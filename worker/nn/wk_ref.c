@@ -256,6 +256,8 @@ gb_status_t wk_ref_step(const wk_model_t *model, const float *params, const floa
     memset(grads, 0, model->floats * sizeof(*grads));
     wk_ref_softmax_xent(inputs[last], labels, dy, n, model->classes, loss, right);
     for (uint32_t i = last; i-- > 0;) {
+        if (i == 0 && model->layers[i].weight < 0)
+            break; /* nobody wants the gradient of the data */
         layer_backward(&model->layers[i], model, params, dy, inputs[i], i ? dx : NULL, grads, n);
         float *swap = dy;
         dy = dx;
