@@ -2,59 +2,119 @@
  *
  * A thread keeps a tile of independent sums in registers; the tile's sizes are the template arguments
  * and stand in the kernel's name. Where a tile sticks out, indices are clamped for reading and stores
- * are guarded by conditions that are the same for the whole block. No atomics: every sum has a fixed
- * order, so that a seed gives the same bits on every run. */
+ * are guarded by conditions that are the same for the whole thread block. No atomics: every sum has a
+ * fixed order, so that a seed gives the same bits on every run. */
 #include "common/cuda/gb_device.cuh"
 #include "worker/kernels/wk_kernels.h"
+
+#define L WK_LANES
+
+/* Block of 32 samples that this thread works on. */
+GB_DEVICE int sample_block(int groups)
+{
+    return (int)(blockIdx.x % (unsigned)groups) * blockDim.y + threadIdx.y;
+}
+
+/* Tile of the grid's x direction. */
+GB_DEVICE int tile_index(int groups)
+{
+    return (int)(blockIdx.x / (unsigned)groups);
+}
 
 /* ---- input ---- */
 
 extern "C" __global__ void wk_gather(wk_gather_args_t a)
 {
-    int n = threadIdx.x;
-    unsigned quad = 0;
+    int block = sample_block(a.groups), quad = tile_index(a.groups);
+    int n = block * L + threadIdx.x;
+    unsigned pixels = 0;
     bool real = n < a.valid;
     if (real) {
         const unsigned char *image = a.images + (size_t)a.order[n] * a.image_stride;
-        quad = *(const unsigned *)(image + blockIdx.y * a.image_row + blockIdx.x * 4);
+        pixels = *(const unsigned *)(image + blockIdx.y * a.image_row + quad * 4);
     }
-    float *y = a.y + (size_t)blockIdx.y * a.y_row + (size_t)blockIdx.x * 4 * a.pitch + n;
+    float *y =
+        a.y + (long long)block * a.y_n + (int)blockIdx.y * a.y_row + quad * 4 * L + threadIdx.x;
     float scale = real ? a.scale : 0.0f, shift = real ? a.shift : 0.0f;
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        y[(size_t)i * a.pitch] = fmaf((float)(quad >> (8 * i) & 255), scale, shift);
+        y[i * L] = fmaf((float)(pixels >> (8 * i) & 255), scale, shift);
 }
 
 /* For images whose rows are no multiple of four pixels: one pixel a thread. */
 extern "C" __global__ void wk_gather_single(wk_gather_args_t a)
 {
-    int n = threadIdx.x;
+    int block = sample_block(a.groups), column = tile_index(a.groups);
+    int n = block * L + threadIdx.x;
     float v = 0.0f;
     if (n < a.valid) {
         const unsigned char *image = a.images + (size_t)a.order[n] * a.image_stride;
-        v = fmaf((float)image[blockIdx.y * a.image_row + blockIdx.x], a.scale, a.shift);
+        v = fmaf((float)image[blockIdx.y * a.image_row + column], a.scale, a.shift);
     }
-    a.y[(size_t)blockIdx.y * a.y_row + (size_t)blockIdx.x * a.pitch + n] = v;
+    a.y[(long long)block * a.y_n + (int)blockIdx.y * a.y_row + column * L + threadIdx.x] = v;
 }
 
 extern "C" __global__ void wk_gather_rows(wk_gather_rows_args_t a)
 {
-    int p = blockIdx.x * blockDim.x + threadIdx.x, n = blockIdx.y;
+    int p = blockIdx.x * 128 + threadIdx.x, n = blockIdx.y;
     if (p >= a.pixels)
         return;
     float v = 0.0f;
     if (n < a.valid)
         v = fmaf((float)a.images[(size_t)a.order[n] * a.image_stride + p], a.scale, a.shift);
-    a.y[(size_t)n * a.y_row + p] = v;
+    a.y[(long long)n * a.y_row + p] = v;
 }
 
 /* ---- convolution ---- */
 
-template <int TO, int TX> GB_DEVICE void conv(const wk_conv_args_t &a)
+/* The sums of one row of taps: KW columns of the kernel, weights DIR apart. */
+template <int TO, int TX, int KW, int DIR>
+GB_DEVICE void conv_taps(const float *x, const float *const *w, int k, float (*sum)[TX])
 {
-    int n = threadIdx.x, row = blockIdx.y, first = blockIdx.z * TO;
+#pragma unroll
+    for (int j = 0; j < KW; j++) {
+#pragma unroll
+        for (int o = 0; o < TO; o++) {
+            float weight = w[o][k + j * DIR];
+#pragma unroll
+            for (int t = 0; t < TX; t++)
+                sum[o][t] = fmaf(weight, x[(t + j) * L], sum[o][t]);
+        }
+    }
+}
+
+template <int TO, int TX>
+GB_DEVICE void conv_store(const wk_conv_args_t &a, int block, int first, int q,
+                          const float (*sum)[TX])
+{
+    int row = blockIdx.y;
+#pragma unroll
+    for (int o = 0; o < TO; o++) {
+        if (first + o >= a.outs)
+            break;
+        float *y = a.y + (long long)block * a.y_n + (long long)(first + o) * a.y_c + row * a.y_row +
+                   q * L + threadIdx.x;
+        const float *mask = a.mask + (long long)block * a.mask_n +
+                            (long long)(first + o) * a.mask_c + row * a.mask_row + q * L +
+                            threadIdx.x;
+#pragma unroll
+        for (int t = 0; t < TX; t++) {
+            float v = sum[o][t];
+            if (a.relu)
+                v = fmaxf(v, 0.0f);
+            if (a.mask)
+                v = mask[t * L] > 0.0f ? v : 0.0f;
+            y[t * L] = v;
+        }
+    }
+}
+
+template <int TO, int TX, int K, int DIR> GB_DEVICE void conv(const wk_conv_args_t &a)
+{
+    int block = sample_block(a.groups), row = blockIdx.y, first = blockIdx.z * TO;
     /* The last tile of a row is moved to the left, so that it ends with the row. */
-    int q = min((int)blockIdx.x * TX, a.width - TX);
+    int q = min(tile_index(a.groups) * TX, a.width - TX);
+    int kernel = K ? K : a.kernel;
     const float *w[TO];
     float sum[TO][TX];
 #pragma unroll
@@ -66,87 +126,80 @@ template <int TO, int TX> GB_DEVICE void conv(const wk_conv_args_t &a)
         for (int t = 0; t < TX; t++)
             sum[o][t] = start;
     }
-    int i0 = max(0, a.row_first - row), i1 = min(a.kernel, a.row_end - row);
+    int i0 = max(0, a.row_first - row), i1 = min(kernel, a.row_end - row);
+    const float *base =
+        a.x + (long long)block * a.x_n + (long long)row * a.x_row + q * L + (int)threadIdx.x;
     for (int c = 0; c < a.channels; c++) {
+        const float *x = base + (long long)c * a.x_c + (long long)i0 * a.x_row;
+        int k = c * a.w_c + i0 * a.w_i;
         for (int i = i0; i < i1; i++) {
-            const float *x =
-                a.x + (long long)c * a.x_c + (long long)(row + i) * a.x_row + q * a.pitch + n;
-            int k = c * a.w_c + i * a.w_i;
-            for (int j = 0; j < a.kernel; j++) {
-                float v[TX];
-#pragma unroll
-                for (int t = 0; t < TX; t++)
-                    v[t] = x[t * a.pitch];
-#pragma unroll
-                for (int o = 0; o < TO; o++) {
-                    float weight = w[o][k];
-#pragma unroll
-                    for (int t = 0; t < TX; t++)
-                        sum[o][t] = fmaf(weight, v[t], sum[o][t]);
-                }
-                x += a.pitch;
-                k += a.w_j;
+            if (K) {
+                conv_taps<TO, TX, K, DIR>(x, w, k, sum);
+            } else {
+                for (int j = 0; j < kernel; j++)
+                    conv_taps<TO, TX, 1, 1>(x + j * L, w, k + j * a.w_j, sum);
             }
+            x += a.x_row;
+            k += a.w_i;
         }
     }
-#pragma unroll
-    for (int o = 0; o < TO; o++) {
-        if (first + o >= a.outs)
-            break;
-        long long at = (long long)(first + o) * a.y_c + (long long)row * a.y_row + q * a.pitch + n;
-        long long mask_at =
-            (long long)(first + o) * a.mask_c + (long long)row * a.mask_row + q * a.pitch + n;
-#pragma unroll
-        for (int t = 0; t < TX; t++) {
-            float v = sum[o][t];
-            if (a.relu)
-                v = fmaxf(v, 0.0f);
-            if (a.mask)
-                v = a.mask[mask_at + t * a.pitch] > 0.0f ? v : 0.0f;
-            a.y[at + t * a.pitch] = v;
-        }
-    }
+    conv_store<TO, TX>(a, block, first, q, sum);
 }
 
-#define WK_CONV(TO, TX)                                                                            \
-    extern "C" __global__ void wk_conv_##TO##x##TX(wk_conv_args_t a)                               \
+#define WK_CONV(TO, TX, K)                                                                         \
+    extern "C" __global__ __launch_bounds__(128) void wk_conv_##TO##x##TX##_k##K(wk_conv_args_t a) \
     {                                                                                              \
-        conv<TO, TX>(a);                                                                           \
+        conv<TO, TX, K, 1>(a);                                                                     \
     }
-WK_CONV(1, 1)
-WK_CONV(4, 1)
-WK_CONV(4, 2)
-WK_CONV(2, 4)
-WK_CONV(2, 7)
-WK_CONV(3, 4)
-WK_CONV(3, 5)
-WK_CONV(3, 7)
-WK_CONV(4, 4)
-WK_CONV(4, 5)
+#define WK_CONV_BACK(TO, TX, K)                                                                    \
+    extern "C" __global__ __launch_bounds__(128) void wk_conv_##TO##x##TX##_k##K##_back(           \
+        wk_conv_args_t a)                                                                          \
+    {                                                                                              \
+        conv<TO, TX, K, -1>(a);                                                                    \
+    }
+#define WK_CONV_BOTH(TO, TX)                                                                       \
+    WK_CONV(TO, TX, 3)                                                                             \
+    WK_CONV_BACK(TO, TX, 3)                                                                        \
+    WK_CONV(TO, TX, 5)                                                                             \
+    WK_CONV_BACK(TO, TX, 5)
+WK_CONV_BOTH(1, 1)
+WK_CONV_BOTH(2, 4)
+WK_CONV_BOTH(2, 7)
+WK_CONV_BOTH(3, 5)
+WK_CONV_BOTH(4, 4)
+WK_CONV_BOTH(4, 5)
+WK_CONV(1, 1, 0)
+WK_CONV(2, 4, 0)
+WK_CONV(4, 4, 0)
 
-/* Adds up value[0..COUNT) over the block's 128 threads, in a fixed order; thread k holds the total of
- * value[k] at the end. */
+/* Adds up value[0..COUNT) over the thread block (32, B), in a fixed order; COUNT is at most 32. Thread
+ * (k, 0) holds the total of value[k] at the end. */
 template <int COUNT> GB_DEVICE float block_totals(const float *value)
 {
-    __shared__ float part[COUNT][128];
-    int t = threadIdx.x;
+    __shared__ float part[COUNT][4][L];
+    int lane = threadIdx.x;
 #pragma unroll
     for (int k = 0; k < COUNT; k++)
-        part[k][t] = value[k];
-#pragma unroll
-    for (int half = 64; half >= 16; half /= 2) {
-        __syncthreads();
-        if (t < half) {
+        part[k][threadIdx.y][lane] = value[k];
+    __syncthreads();
+    if (threadIdx.y == 0) {
+        for (int y = 1; y < (int)blockDim.y; y++) {
 #pragma unroll
             for (int k = 0; k < COUNT; k++)
-                part[k][t] += part[k][t + half];
+                part[k][0][lane] += part[k][y][lane];
         }
     }
     __syncthreads();
+    if (threadIdx.y == 0 && lane < L / 2) {
+#pragma unroll
+        for (int k = 0; k < COUNT; k++)
+            part[k][0][lane] += part[k][0][lane + L / 2];
+    }
+    __syncthreads();
     float total = 0.0f;
-    if (t < COUNT) {
-        for (int i = 0; i < 16; i++)
-            total += part[t][i];
+    if (threadIdx.y == 0 && lane < COUNT) {
+        for (int i = 0; i < L / 2; i++)
+            total += part[lane][0][i];
     }
     return total;
 }
@@ -158,21 +211,25 @@ template <int TO> GB_DEVICE void conv_db(const wk_conv_dw_args_t &a)
 #pragma unroll
     for (int o = 0; o < TO; o++)
         sum[o] = 0.0f;
-    for (int r = 0; r < a.rows; r++) {
-        for (int n = threadIdx.x; n < a.pitch; n += 128) {
+    for (int round = 0; round < a.groups; round++) {
+        int block = round * blockDim.y + threadIdx.y;
+        for (int r = 0; r < a.rows; r++) {
+            const float *dy[TO];
+#pragma unroll
+            for (int o = 0; o < TO; o++)
+                dy[o] = a.dy + (long long)block * a.dy_n +
+                        (long long)min(first + o, a.outs - 1) * a.dy_c + r * a.dy_row +
+                        (int)threadIdx.x;
             for (int q = 0; q < a.width; q++) {
 #pragma unroll
-                for (int o = 0; o < TO; o++) {
-                    int out = min(first + o, a.outs - 1);
-                    sum[o] +=
-                        a.dy[(long long)out * a.dy_c + (long long)r * a.dy_row + q * a.pitch + n];
-                }
+                for (int o = 0; o < TO; o++)
+                    sum[o] += dy[o][q * L];
             }
         }
     }
     float total = block_totals<TO>(sum);
     int o = threadIdx.x;
-    if (o < TO && first + o < a.outs)
+    if (threadIdx.y == 0 && o < TO && first + o < a.outs)
         a.db[first + o] = total;
 }
 
@@ -188,39 +245,43 @@ template <int TO, int K> GB_DEVICE void conv_dw(const wk_conv_dw_args_t &a)
 #pragma unroll
     for (int k = 0; k < TO * K * K; k++)
         sum[k] = 0.0f;
-    for (int n = threadIdx.x; n < a.pitch; n += 128) {
+    for (int round = 0; round < a.groups; round++) {
+        int block = round * blockDim.y + threadIdx.y;
         for (int r = 0; r < a.rows; r++) {
             const float *x[K], *dy[TO];
 #pragma unroll
             for (int i = 0; i < K; i++)
-                x[i] = a.x + (long long)c * a.x_c + (long long)(r + i) * a.x_row + n;
+                x[i] = a.x + (long long)block * a.x_n + (long long)c * a.x_c +
+                       (long long)(r + i) * a.x_row + (int)threadIdx.x;
 #pragma unroll
             for (int o = 0; o < TO; o++)
-                dy[o] = a.dy + (long long)min(first + o, a.outs - 1) * a.dy_c +
-                        (long long)r * a.dy_row + n;
-            int at = 0;
+                dy[o] = a.dy + (long long)block * a.dy_n +
+                        (long long)min(first + o, a.outs - 1) * a.dy_c + (long long)r * a.dy_row +
+                        (int)threadIdx.x;
             for (int q = 0; q < a.width; q++) {
+                /* Keeps the compiler from carrying x over to the next round in registers, which are
+                 * all taken by the sums. */
+                asm volatile("" ::: "memory");
                 float g[TO];
 #pragma unroll
                 for (int o = 0; o < TO; o++)
-                    g[o] = dy[o][at];
+                    g[o] = dy[o][q * L];
 #pragma unroll
                 for (int i = 0; i < K; i++) {
 #pragma unroll
                     for (int j = 0; j < K; j++) {
-                        float v = x[i][at + j * a.pitch];
+                        float v = x[i][(q + j) * L];
 #pragma unroll
                         for (int o = 0; o < TO; o++)
                             sum[(o * K + i) * K + j] = fmaf(g[o], v, sum[(o * K + i) * K + j]);
                     }
                 }
-                at += a.pitch;
             }
         }
     }
     float total = block_totals<TO * K * K>(sum);
     int o = threadIdx.x / (K * K), tap = threadIdx.x % (K * K);
-    if (o < TO && first + o < a.outs)
+    if (threadIdx.y == 0 && o < TO && first + o < a.outs)
         a.dw[((long long)(first + o) * a.channels + c) * (K * K) + tap] = total;
 }
 
@@ -228,7 +289,7 @@ template <int TO, int K> GB_DEVICE void conv_dw(const wk_conv_dw_args_t &a)
 template <int TO> GB_DEVICE void conv_dw_any(const wk_conv_dw_args_t &a)
 {
     int c = blockIdx.y, first = blockIdx.z * TO;
-    int i = blockIdx.x / a.kernel, j = blockIdx.x % a.kernel;
+    int i = (int)blockIdx.x / a.kernel, j = (int)blockIdx.x % a.kernel;
     if (c == a.channels) {
         if (blockIdx.x == 0)
             conv_db<TO>(a);
@@ -238,23 +299,28 @@ template <int TO> GB_DEVICE void conv_dw_any(const wk_conv_dw_args_t &a)
 #pragma unroll
     for (int o = 0; o < TO; o++)
         sum[o] = 0.0f;
-    for (int n = threadIdx.x; n < a.pitch; n += 128) {
+    for (int round = 0; round < a.groups; round++) {
+        int block = round * blockDim.y + threadIdx.y;
         for (int r = 0; r < a.rows; r++) {
-            const float *x =
-                a.x + (long long)c * a.x_c + (long long)(r + i) * a.x_row + j * a.pitch + n;
+            const float *x = a.x + (long long)block * a.x_n + (long long)c * a.x_c +
+                             (long long)(r + i) * a.x_row + j * L + (int)threadIdx.x;
+            const float *dy[TO];
+#pragma unroll
+            for (int o = 0; o < TO; o++)
+                dy[o] = a.dy + (long long)block * a.dy_n +
+                        (long long)min(first + o, a.outs - 1) * a.dy_c + (long long)r * a.dy_row +
+                        (int)threadIdx.x;
             for (int q = 0; q < a.width; q++) {
-                float v = x[q * a.pitch];
+                float v = x[q * L];
 #pragma unroll
                 for (int o = 0; o < TO; o++)
-                    sum[o] = fmaf(a.dy[(long long)min(first + o, a.outs - 1) * a.dy_c +
-                                       (long long)r * a.dy_row + q * a.pitch + n],
-                                  v, sum[o]);
+                    sum[o] = fmaf(dy[o][q * L], v, sum[o]);
             }
         }
     }
     float total = block_totals<TO>(sum);
     int o = threadIdx.x;
-    if (o < TO && first + o < a.outs)
+    if (threadIdx.y == 0 && o < TO && first + o < a.outs)
         a.dw[(((long long)(first + o) * a.channels + c) * a.kernel + i) * a.kernel + j] = total;
 }
 
@@ -276,35 +342,44 @@ extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_any(wk_conv_dw_args
 /* SIZE is the window; 0 takes it from the arguments. */
 template <int SIZE> GB_DEVICE void pool(const wk_pool_args_t &a)
 {
-    int n = threadIdx.x, row = blockIdx.y, c = blockIdx.z, size = SIZE ? SIZE : a.size;
-    const float *x = a.x + (long long)c * a.x_c + (long long)row * size * a.x_row + n;
-    float *y = a.y + (long long)c * a.y_c + (long long)row * a.y_row + n;
-    unsigned char *which = a.which + ((long long)c * gridDim.y + row) * a.width * a.pitch + n;
+    int block = sample_block(a.groups), row = blockIdx.y, c = blockIdx.z;
+    int size = SIZE ? SIZE : a.size, lane = threadIdx.x;
+    const float *x = a.x + (long long)block * a.x_n + (long long)c * a.x_c +
+                     (long long)row * size * a.x_row + lane;
+    float *y =
+        a.y + (long long)block * a.y_n + (long long)c * a.y_c + (long long)row * a.y_row + lane;
+    unsigned char *which =
+        a.which + (((long long)block * gridDim.z + c) * gridDim.y + row) * a.width * L + lane;
     for (int q = 0; q < a.width; q++) {
         float best = x[0];
         int place = 0;
         for (int i = 0; i < size; i++) {
             for (int j = 0; j < size; j++) {
-                float v = x[i * a.x_row + j * a.pitch];
+                float v = x[i * a.x_row + j * L];
                 place = v > best ? i * size + j : place;
                 best = fmaxf(v, best);
             }
         }
         *y = a.relu ? fmaxf(best, 0.0f) : best;
         *which = (unsigned char)place;
-        x += size * a.pitch;
-        y += a.pitch;
-        which += a.pitch;
+        x += size * L;
+        y += L;
+        which += L;
     }
 }
 
 template <int SIZE> GB_DEVICE void pool_dx(const wk_pool_dx_args_t &a)
 {
-    int n = threadIdx.x, row = blockIdx.y, c = blockIdx.z, size = SIZE ? SIZE : a.size;
-    const float *dy = a.dy + (long long)c * a.dy_c + (long long)row * a.dy_row + n;
-    const float *y = a.y + (long long)c * a.y_c + (long long)row * a.y_row + n;
-    float *dx = a.dx + (long long)c * a.dx_c + (long long)row * size * a.dx_row + n;
-    const unsigned char *which = a.which + ((long long)c * gridDim.y + row) * a.width * a.pitch + n;
+    int block = sample_block(a.groups), row = blockIdx.y, c = blockIdx.z;
+    int size = SIZE ? SIZE : a.size, lane = threadIdx.x;
+    const float *dy =
+        a.dy + (long long)block * a.dy_n + (long long)c * a.dy_c + (long long)row * a.dy_row + lane;
+    const float *y =
+        a.y + (long long)block * a.y_n + (long long)c * a.y_c + (long long)row * a.y_row + lane;
+    float *dx = a.dx + (long long)block * a.dx_n + (long long)c * a.dx_c +
+                (long long)row * size * a.dx_row + lane;
+    const unsigned char *which =
+        a.which + (((long long)block * gridDim.z + c) * gridDim.y + row) * a.width * L + lane;
     for (int q = 0; q < a.width; q++) {
         float g = *dy;
         int place = *which;
@@ -312,11 +387,11 @@ template <int SIZE> GB_DEVICE void pool_dx(const wk_pool_dx_args_t &a)
             g = *y > 0.0f ? g : 0.0f;
         for (int i = 0; i < size; i++)
             for (int j = 0; j < size; j++)
-                dx[i * a.dx_row + j * a.pitch] = place == i * size + j ? g : 0.0f;
-        dx += size * a.pitch;
-        dy += a.pitch;
-        y += a.pitch;
-        which += a.pitch;
+                dx[i * a.dx_row + j * L] = place == i * size + j ? g : 0.0f;
+        dx += size * L;
+        dy += L;
+        y += L;
+        which += L;
     }
 }
 
@@ -339,29 +414,31 @@ extern "C" __global__ void wk_pool_dx_2(wk_pool_dx_args_t a)
 
 /* ---- linear ---- */
 
-template <int T> GB_DEVICE void linear_store(const wk_linear_args_t &a, int first, const float *sum)
+template <int T>
+GB_DEVICE void linear_store(const wk_linear_args_t &a, int block, int first, const float *sum)
 {
-    int n = threadIdx.x;
+    long long at = ((long long)block * a.outs + first) * L + threadIdx.x;
+    float *y = a.y + at;
+    const float *mask = a.mask + at;
 #pragma unroll
     for (int t = 0; t < T; t++) {
         if (first + t >= a.outs)
             break;
-        long long at = (long long)(first + t) * a.pitch + n;
         float v = sum[t];
         if (a.bias)
             v += a.bias[first + t];
         if (a.relu)
             v = fmaxf(v, 0.0f);
         if (a.mask)
-            v = a.mask[at] > 0.0f ? v : 0.0f;
-        a.y[at] = v;
+            v = mask[t * L] > 0.0f ? v : 0.0f;
+        y[t * L] = v;
     }
 }
 
 template <int T> GB_DEVICE void linear(const wk_linear_args_t &a)
 {
-    int first = blockIdx.x * T;
-    const float *x = a.x + threadIdx.x;
+    int block = sample_block(a.groups), first = tile_index(a.groups) * T;
+    const float *x = a.x + (long long)block * a.depth * L + threadIdx.x;
     const float *w[T];
     float sum[T];
 #pragma unroll
@@ -371,19 +448,18 @@ template <int T> GB_DEVICE void linear(const wk_linear_args_t &a)
     }
 #pragma unroll 4
     for (int b = 0; b < a.depth; b++) {
-        float v = *x;
+        float v = x[b * L];
 #pragma unroll
         for (int t = 0; t < T; t++)
             sum[t] = fmaf(w[t][b], v, sum[t]);
-        x += a.pitch;
     }
-    linear_store<T>(a, first, sum);
+    linear_store<T>(a, block, first, sum);
 }
 
 template <int T> GB_DEVICE void linear_dx(const wk_linear_args_t &a)
 {
-    int first = blockIdx.x * T;
-    const float *x = a.x + threadIdx.x;
+    int block = sample_block(a.groups), first = tile_index(a.groups) * T;
+    const float *x = a.x + (long long)block * a.depth * L + threadIdx.x;
     const float *w = a.w + first;
     float sum[T];
 #pragma unroll
@@ -392,24 +468,22 @@ template <int T> GB_DEVICE void linear_dx(const wk_linear_args_t &a)
     if (first + T <= a.outs) {
 #pragma unroll 4
         for (int b = 0; b < a.depth; b++) {
-            float v = *x;
+            float v = x[b * L];
 #pragma unroll
             for (int t = 0; t < T; t++)
                 sum[t] = fmaf(w[t], v, sum[t]);
-            x += a.pitch;
             w += a.w_stride;
         }
     } else {
         for (int b = 0; b < a.depth; b++) {
-            float v = *x;
+            float v = x[b * L];
 #pragma unroll
             for (int t = 0; t < T; t++)
                 sum[t] = fmaf(w[min(t, a.outs - 1 - first)], v, sum[t]);
-            x += a.pitch;
             w += a.w_stride;
         }
     }
-    linear_store<T>(a, first, sum);
+    linear_store<T>(a, block, first, sum);
 }
 
 template <int T> GB_DEVICE void linear_dw(const wk_linear_dw_args_t &a)
@@ -418,20 +492,23 @@ template <int T> GB_DEVICE void linear_dw(const wk_linear_dw_args_t &a)
     if (i >= a.xt_row)
         return;
     const float *xt = a.xt + i;
-    const float *dy[T];
     float sum[T];
 #pragma unroll
-    for (int t = 0; t < T; t++) {
-        dy[t] = a.dy + (long long)min(first + t, a.outs - 1) * a.pitch;
+    for (int t = 0; t < T; t++)
         sum[t] = 0.0f;
-    }
-#pragma unroll 4
-    for (int n = 0; n < a.samples; n++) {
-        float v = *xt;
+    for (int block = 0; block < a.blocks; block++) {
+        const float *dy[T];
 #pragma unroll
         for (int t = 0; t < T; t++)
-            sum[t] = fmaf(dy[t][n], v, sum[t]);
-        xt += a.xt_row;
+            dy[t] = a.dy + ((long long)block * a.outs + min(first + t, a.outs - 1)) * L;
+#pragma unroll 4
+        for (int n = 0; n < L; n++) {
+            float v = *xt;
+#pragma unroll
+            for (int t = 0; t < T; t++)
+                sum[t] = fmaf(dy[t][n], v, sum[t]);
+            xt += a.xt_row;
+        }
     }
     if (i > a.inputs)
         return;
@@ -446,11 +523,11 @@ template <int T> GB_DEVICE void linear_dw(const wk_linear_dw_args_t &a)
 }
 
 #define WK_LINEAR(T)                                                                               \
-    extern "C" __global__ void wk_linear_##T(wk_linear_args_t a)                                   \
+    extern "C" __global__ __launch_bounds__(128) void wk_linear_##T(wk_linear_args_t a)            \
     {                                                                                              \
         linear<T>(a);                                                                              \
     }                                                                                              \
-    extern "C" __global__ void wk_linear_dx_##T(wk_linear_args_t a)                                \
+    extern "C" __global__ __launch_bounds__(128) void wk_linear_dx_##T(wk_linear_args_t a)         \
     {                                                                                              \
         linear_dx<T>(a);                                                                           \
     }                                                                                              \
@@ -466,24 +543,26 @@ WK_LINEAR(8)
 
 extern "C" __global__ __launch_bounds__(256) void wk_transpose(wk_transpose_args_t a)
 {
-    __shared__ float tile[32][33];
-    int lane = threadIdx.x, f0 = blockIdx.x * 32, n0 = blockIdx.y * 32;
-    for (int k = threadIdx.y; k < 32; k += 8) {
+    __shared__ float tile[L][L + 1];
+    int lane = threadIdx.x, f0 = blockIdx.x * L, block = blockIdx.y;
+    for (int k = threadIdx.y; k < L; k += 8) {
         int f = min(f0 + k, a.features - 1);
-        tile[k][lane] = a.x[(long long)f * a.pitch + n0 + lane];
+        tile[k][lane] = a.x[((long long)block * a.features + f) * L + lane];
     }
     __syncthreads();
     if (f0 + lane >= a.features)
         return;
-    for (int k = threadIdx.y; k < 32; k += 8)
-        a.y[(long long)(n0 + k) * a.y_row + f0 + lane] = tile[lane][k];
+    for (int k = threadIdx.y; k < L; k += 8)
+        a.y[(long long)(block * L + k) * a.y_row + f0 + lane] = tile[lane][k];
 }
 
 extern "C" __global__ void wk_copy(wk_copy_args_t a)
 {
-    int at = blockIdx.x * a.pitch + threadIdx.x;
-    const float *x = a.x + (long long)blockIdx.z * a.x_c + (long long)blockIdx.y * a.x_row;
-    float *y = a.y + (long long)blockIdx.z * a.y_c + (long long)blockIdx.y * a.y_row;
+    int block = sample_block(a.groups), at = tile_index(a.groups) * L + threadIdx.x;
+    const float *x =
+        a.x + (long long)block * a.x_n + (long long)blockIdx.z * a.x_c + (int)blockIdx.y * a.x_row;
+    float *y =
+        a.y + (long long)block * a.y_n + (long long)blockIdx.z * a.y_c + (int)blockIdx.y * a.y_row;
     y[at] = x[at];
 }
 
@@ -492,32 +571,33 @@ extern "C" __global__ void wk_copy(wk_copy_args_t a)
 extern "C" __global__ __launch_bounds__(128) void wk_softmax(wk_softmax_args_t a)
 {
     float sums[2] = {0.0f, 0.0f};
-    for (int n = threadIdx.x; n < a.pitch; n += 128) {
-        const float *z = a.z + n;
-        float *dz = a.dz + n;
+    for (int round = 0; round < a.groups; round++) {
+        int block = round * blockDim.y + threadIdx.y, n = block * L + threadIdx.x;
+        const float *z = a.z + (long long)block * a.classes * L + threadIdx.x;
+        float *dz = a.dz + (long long)block * a.classes * L + threadIdx.x;
         bool real = n < a.valid;
         int label = real ? a.labels[a.order[n]] : 0;
         float top = z[0], chosen = z[0];
         int best = 0;
         for (int c = 1; c < a.classes; c++) {
-            float v = z[c * a.pitch];
+            float v = z[c * L];
             best = v > top ? c : best;
             top = fmaxf(v, top);
             chosen = c == label ? v : chosen;
         }
         float total = 0.0f;
         for (int c = 0; c < a.classes; c++)
-            total += expf(z[c * a.pitch] - top);
+            total += expf(z[c * L] - top);
         float scale = real ? a.scale : 0.0f, inverse = 1.0f / total;
         for (int c = 0; c < a.classes; c++) {
-            float p = expf(z[c * a.pitch] - top) * inverse;
-            dz[c * a.pitch] = (p - (c == label ? 1.0f : 0.0f)) * scale;
+            float p = expf(z[c * L] - top) * inverse;
+            dz[c * L] = (p - (c == label ? 1.0f : 0.0f)) * scale;
         }
         sums[0] += real ? logf(total) + top - chosen : 0.0f;
         sums[1] += real && best == label ? 1.0f : 0.0f;
     }
     float mine = block_totals<2>(sums);
-    if (threadIdx.x < 2)
+    if (threadIdx.y == 0 && threadIdx.x < 2)
         a.total[threadIdx.x] += mine;
 }
 

@@ -1,12 +1,18 @@
 /* wk_kernels.h - arguments of the kernels in wk_kernels.cu, shared by host and device.
  *
- * Layout of activations on the device: [channel][row][column][sample], samples innermost and `pitch`
- * of them, a multiple of 32 and at most 1024. A lane is a sample, so every access of a warp is
- * contiguous, and weights are the same for all lanes. Samples beyond the batch are computed too and
- * have gradient zero. A tensor's strides are given in floats, so that one with a border of zeroes (for
- * a padded convolution) looks like any other. Weights keep the conventional layout. */
+ * Layout of activations on the device: [block][channel][row][column][lane], where a block is 32 samples
+ * and a lane one of them. So a warp's access is contiguous, neighbouring columns are a constant
+ * distance apart, and weights are the same for all lanes. Samples beyond the batch are computed too
+ * and have gradient zero. The other strides are given in floats (x_n from block to block, x_c, x_row),
+ * so that a tensor with a border of zeroes, for a padded convolution, looks like any other. Weights
+ * keep the conventional layout.
+ *
+ * Unless said otherwise a thread block is (32, B): 32 lanes of B blocks of samples, B at most 4, and
+ * grid.x counts `groups` such thread blocks for each of the tiles named as X below. */
 #ifndef WK_KERNELS_H
 #define WK_KERNELS_H
+
+#define WK_LANES 32
 
 #ifdef __CUDA__
 #define WK_DEVICE_POINTER(type) type *
@@ -16,20 +22,21 @@
 #define WK_DEVICE_POINTER(type) uint64_t
 #endif
 
-/* Gathers samples of a permutation into the input: y[row][col][n] = image[order[n]] * scale + shift.
- * Images have `quads` groups of four pixels a row. Grid (quads, rows), block (pitch). */
+/* Gathers samples of a permutation into the input: y[row][col] = image[order[n]] * scale + shift for
+ * sample n. wk_gather takes four pixels a thread: X = columns / 4, grid.y = rows; wk_gather_single one:
+ * X = columns. */
 typedef struct {
     WK_DEVICE_POINTER(const unsigned char) images; /* [count][image_stride], 4-byte aligned */
     WK_DEVICE_POINTER(const unsigned) order;       /* sample numbers of this batch */
     WK_DEVICE_POINTER(float) y;                    /* first pixel inside the border */
     int valid;                                     /* samples in the batch; the others are zero */
     int image_stride, image_row;                   /* bytes */
-    int y_row, pitch;
+    int y_n, y_row, groups;
     float scale, shift;
 } wk_gather_args_t;
 
 /* The same, row by row: y[n][pixel], for the weight gradient of a first linear layer.
- * Grid (ceil(pixels / block), pitch). */
+ * Grid (ceil(pixels / 128), samples), block (128). */
 typedef struct {
     WK_DEVICE_POINTER(const unsigned char) images;
     WK_DEVICE_POINTER(const unsigned) order;
@@ -38,47 +45,48 @@ typedef struct {
     float scale, shift;
 } wk_gather_rows_args_t;
 
-/* Convolution with stride 1, used forward and for the input gradient (then with w running backwards):
- *   y[o][r][q][n] = bias[o] + sum over c, i, j of
- *                   w[o * w_o + c * w_c + i * w_i + j * w_j] * x[c][r + i][q + j][n]
+/* Convolution with stride 1, used forward and for the input gradient:
+ *   y[o][r][q] = bias[o] + sum over c, i, j of
+ *                w[o * w_o + c * w_c + i * w_i + j * w_j] * x[c][r + i][q + j]
  * where rows r + i outside [row_first, row_end) are left out. relu: negative results become 0.
- * mask: results become 0 where mask (same layout as y) is not positive.
- * Grid (ceil(width / TX), rows, ceil(outs / TO)), block (pitch), kernel wk_conv_<TO>x<TX>. */
+ * mask: results become 0 where mask (of y's shape) is not positive.
+ * X = ceil(width / TX), grid.y = rows, grid.z = ceil(outs / TO). Kernel wk_conv_<TO>x<TX>_k<K> for
+ * w_j = 1, with _back for w_j = -1; K = 0 takes kernel and w_j from the arguments. */
 typedef struct {
     WK_DEVICE_POINTER(const float) x; /* row 0, column 0, which may lie in front of the buffer */
     WK_DEVICE_POINTER(const float) w;
     WK_DEVICE_POINTER(const float) bias; /* or 0 */
     WK_DEVICE_POINTER(const float) mask; /* or 0 */
     WK_DEVICE_POINTER(float) y;
-    int x_c, x_row, y_c, y_row, mask_c, mask_row;
+    int x_n, x_c, x_row, y_n, y_c, y_row, mask_n, mask_c, mask_row;
     int w_o, w_c, w_i, w_j;
     int channels, kernel, row_first, row_end;
-    int outs, width, relu, pitch;
+    int outs, width, relu, groups;
 } wk_conv_args_t;
 
 /* Weight and bias gradient of a convolution:
- *   dw[o][c][i][j] = sum over r, q, n of dy[o][r][q][n] * x[c][r + i][q + j][n]
+ *   dw[o][c][i][j] = sum over r, q and samples of dy[o][r][q] * x[c][r + i][q + j]
  *   db[o] = sum of dy[o]
- * Block (128), the last row of the grid makes db. wk_conv_dw_5 (5x5): grid (1, channels + 1, outs);
- * wk_conv_dw_3 (3x3): grid (1, channels + 1, ceil(outs / 2)); wk_conv_dw_any: grid (kernel * kernel,
- * channels + 1, ceil(outs / 4)). */
+ * One thread block (32, B) goes through all samples in `groups` rounds; the last row of the grid makes
+ * db. wk_conv_dw_5 (5x5): grid (1, channels + 1, outs); wk_conv_dw_3 (3x3): grid (1, channels + 1,
+ * ceil(outs / 2)); wk_conv_dw_any: grid (kernel * kernel, channels + 1, ceil(outs / 4)). */
 typedef struct {
     WK_DEVICE_POINTER(const float) dy;
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(float) dw;
     WK_DEVICE_POINTER(float) db;
-    int dy_c, dy_row, x_c, x_row;
-    int channels, outs, kernel, rows, width, pitch;
+    int dy_n, dy_c, dy_row, x_n, x_c, x_row;
+    int channels, outs, kernel, rows, width, groups;
 } wk_conv_dw_args_t;
 
-/* Max-pooling with window = stride = size; `which` gets the place of the maximum in the window.
- * Grid (1, rows, channels), block (pitch). relu as above. */
+/* Max-pooling with window = stride = size; `which` gets the place of the maximum in the window
+ * ([block][channel][row][column][lane] without borders). X = 1, grid.y = rows, grid.z = channels. */
 typedef struct {
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(float) y;
-    WK_DEVICE_POINTER(unsigned char) which; /* [channel][row][column][pitch] */
-    int x_c, x_row, y_c, y_row;
-    int width, size, relu, pitch;
+    WK_DEVICE_POINTER(unsigned char) which;
+    int x_n, x_c, x_row, y_n, y_c, y_row;
+    int width, size, relu, groups;
 } wk_pool_args_t;
 
 /* dx = dy at the place of the maximum, 0 at the others. Gradients of samples whose maximum `y` was not
@@ -88,59 +96,59 @@ typedef struct {
     WK_DEVICE_POINTER(const float) y;
     WK_DEVICE_POINTER(const unsigned char) which;
     WK_DEVICE_POINTER(float) dx;
-    int dy_c, dy_row, y_c, y_row, dx_c, dx_row;
-    int width, size, mask, pitch;
+    int dy_n, dy_c, dy_row, y_n, y_c, y_row, dx_n, dx_c, dx_row;
+    int width, size, mask, groups;
 } wk_pool_dx_args_t;
 
-/* y[a][n] = bias[a] + sum over b of w(a, b) * x[b][n], relu and mask as above. Forward w(a, b) =
- * w[a * w_stride + b] (kernel wk_linear_<T>), for the input gradient w(a, b) = w[b * w_stride + a]
- * (kernel wk_linear_dx_<T>). Grid (ceil(outs / T)), block (pitch). */
+/* y[a] = bias[a] + sum over b of w(a, b) * x[b], relu and mask as above; a block of samples has
+ * features without gaps. Forward w(a, b) = w[a * w_stride + b] (kernel wk_linear_<T>), for the input
+ * gradient w(a, b) = w[b * w_stride + a] (kernel wk_linear_dx_<T>). X = ceil(outs / T). */
 typedef struct {
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(const float) w;
     WK_DEVICE_POINTER(const float) bias;
     WK_DEVICE_POINTER(const float) mask;
     WK_DEVICE_POINTER(float) y;
-    int outs, depth, w_stride, relu, pitch;
+    int outs, depth, w_stride, relu, groups;
 } wk_linear_args_t;
 
-/* Copies a tensor into one with other strides. Grid (width, rows, channels), block (pitch). */
+/* Copies a tensor into one with other strides. X = width, grid.y = rows, grid.z = channels. */
 typedef struct {
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(float) y;
-    int x_c, x_row, y_c, y_row, pitch;
+    int x_n, x_c, x_row, y_n, y_c, y_row, groups;
 } wk_copy_args_t;
 
-/* y[n][f] = x[f][n]; columns of y from `features` on are left alone. Grid (ceil(features / 32),
- * pitch / 32), block (32, 8). */
+/* y[n][f] = x[f] of sample n; columns of y from `features` on are left alone.
+ * Grid (ceil(features / 32), blocks of samples), block (32, 8). */
 typedef struct {
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(float) y;
-    int features, pitch, y_row;
+    int features, y_row;
 } wk_transpose_args_t;
 
 /* Weight and bias gradient of a linear layer, from its transposed input with a column of ones behind
- * the last feature: dw[o][i] = sum over n of dy[o][n] * xt[n][i], db[o] likewise from that column.
+ * the last feature: dw[o][i] = sum over n of dy[o] * xt[n][i], db[o] likewise from that column.
  * Grid (ceil(xt_row / 128), ceil(outs / T)), block (128), kernel wk_linear_dw_<T>. */
 typedef struct {
     WK_DEVICE_POINTER(const float) dy;
     WK_DEVICE_POINTER(const float) xt;
     WK_DEVICE_POINTER(float) dw;
     WK_DEVICE_POINTER(float) db;
-    int inputs, outs, samples, pitch, xt_row;
+    int inputs, outs, blocks, xt_row;
 } wk_linear_dw_args_t;
 
-/* Softmax and cross-entropy over `classes` logits: dz = (p - target) / valid, 0 for samples from
+/* Softmax and cross-entropy over `classes` logits: dz = (p - target) * scale, 0 for samples from
  * `valid` on; adds the sum of the losses and the number of right answers to total[0] and total[1].
- * One block of 128. */
+ * One thread block (32, B), `groups` rounds. */
 typedef struct {
     WK_DEVICE_POINTER(const float) z;
     WK_DEVICE_POINTER(const unsigned char) labels;
     WK_DEVICE_POINTER(const unsigned) order;
     WK_DEVICE_POINTER(float) dz;
     WK_DEVICE_POINTER(float) total;
-    int classes, valid, pitch;
-    float scale; /* of dz, usually 1 / valid */
+    int classes, valid, groups;
+    float scale; /* usually 1 / valid */
 } wk_softmax_args_t;
 
 /* SGD with momentum over `count` floats: v = momentum * v + g; w -= lr * v. Block (256). */

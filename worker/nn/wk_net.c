@@ -86,19 +86,20 @@ static gb_status_t alloc_view(wk_net_t *net, wk_shape_t shape, uint32_t rows, ui
                               wk_view_t *out)
 {
     wk_view_t v = {0};
-    uint64_t row = (uint64_t)(shape.w + 2 * columns) * net->pitch;
-    uint64_t channel = row * (shape.h + 2 * rows);
-    if (channel * shape.c > INT32_MAX)
+    uint64_t row = (uint64_t)(shape.w + 2 * columns) * WK_LANES;
+    uint64_t channel = row * (shape.h + 2 * rows), block = channel * shape.c;
+    if (block * net->blocks > INT32_MAX)
         return gb_fail(GB_ERR_INVALID,
                        "%s: a layer has more than 2^31 values for a batch of %u: use a smaller "
                        "--batch",
-                       net->model->name, net->pitch);
+                       net->model->name, net->blocks * WK_LANES);
     v.row_stride = (uint32_t)row;
     v.c_stride = (uint32_t)channel;
-    gb_status_t status = wk_device_alloc(net->device, channel * shape.c * 4, &v.memory);
+    v.n_stride = (uint32_t)block;
+    gb_status_t status = wk_device_alloc(net->device, block * net->blocks * 4, &v.memory);
     if (status != GB_OK)
         return status;
-    v.base = v.memory + (rows * row + (uint64_t)columns * net->pitch) * 4;
+    v.base = v.memory + (rows * row + (uint64_t)columns * WK_LANES) * 4;
     *out = v;
     return GB_OK;
 }
@@ -108,12 +109,12 @@ static gb_status_t alloc_transposed(wk_net_t *net, wk_group_t *g)
 {
     uint32_t inputs = (uint32_t)wk_shape_count(g->in);
     g->xt_row = (inputs + 1 + 31) / 32 * 32;
-    size_t bytes = (size_t)net->pitch * g->xt_row * sizeof(float);
+    size_t samples = (size_t)net->blocks * WK_LANES, bytes = samples * g->xt_row * sizeof(float);
     float *host = calloc(1, bytes);
     if (!host)
         return gb_fail(GB_ERR_NO_MEMORY, "no memory for a layer of %u inputs: free some", inputs);
-    for (uint32_t n = 0; n < net->pitch; n++)
-        host[(size_t)n * g->xt_row + inputs] = 1.0f;
+    for (size_t n = 0; n < samples; n++)
+        host[n * g->xt_row + inputs] = 1.0f;
     gb_status_t status = wk_device_alloc(net->device, bytes, &g->xt);
     if (status == GB_OK)
         status = wk_device_upload(net->device, g->xt, host, bytes);
@@ -140,7 +141,8 @@ static gb_status_t alloc_group(wk_net_t *net, uint32_t index)
     if (status == GB_OK && g->kind == WK_LINEAR)
         status = alloc_transposed(net, g);
     if (status == GB_OK && g->kind == WK_MAXPOOL)
-        status = wk_device_alloc(net->device, wk_shape_count(g->out) * net->pitch, &g->which);
+        status = wk_device_alloc(net->device, wk_shape_count(g->out) * net->blocks * WK_LANES,
+                                 &g->which);
     return status;
 }
 
@@ -164,8 +166,10 @@ static gb_status_t connect_gradients(wk_net_t *net)
             g->dy = view_of(&g[1].dx);
         }
     }
-    net->groups[net->group_count - 1].dy =
-        (wk_view_t){.base = net->logits_grad, .c_stride = net->pitch, .row_stride = net->pitch};
+    net->groups[net->group_count - 1].dy = (wk_view_t){.base = net->logits_grad,
+                                                       .n_stride = net->model->classes * WK_LANES,
+                                                       .c_stride = WK_LANES,
+                                                       .row_stride = WK_LANES};
     return GB_OK;
 }
 
@@ -188,7 +192,8 @@ static gb_status_t alloc_batch(wk_net_t *net)
     wk_shape_t logits = {net->model->classes, 1, 1};
     gb_status_t status = alloc_view(net, logits, 0, 0, &net->logits);
     if (status == GB_OK)
-        status = wk_device_alloc(net->device, (size_t)logits.c * net->pitch * 4, &net->logits_grad);
+        status = wk_device_alloc(net->device, (size_t)logits.c * net->blocks * WK_LANES * 4,
+                                 &net->logits_grad);
     for (uint32_t i = 0; status == GB_OK && i < net->group_count; i++)
         status = alloc_group(net, i);
     return status == GB_OK ? connect_gradients(net) : status;
@@ -212,9 +217,19 @@ static void free_batch(wk_net_t *net)
     net->group_count = net->forward_count = net->backward_count = 0;
 }
 
+static uint32_t blocks_of(uint32_t batch)
+{
+    return (batch + WK_LANES - 1) / WK_LANES;
+}
+
 static gb_status_t build(wk_net_t *net, uint32_t batch)
 {
-    net->pitch = (batch + 31) / 32 * 32;
+    net->blocks = blocks_of(batch);
+    net->height = net->blocks % 4 == 0   ? 4
+                  : net->blocks % 3 == 0 ? 3
+                  : net->blocks % 2 == 0 ? 2
+                                         : 1;
+    net->rounds = net->blocks / net->height;
     make_groups(net);
     gb_status_t status = alloc_batch(net);
     for (uint32_t i = 0; status == GB_OK && i < net->group_count; i++)
@@ -276,7 +291,7 @@ gb_status_t wk_net_make(wk_device_t *device, const wk_model_t *model, uint32_t b
 gb_status_t wk_net_resize(wk_net_t *net, uint32_t batch)
 {
     gb_status_t status = check_request(net->model, batch, net->rows, net->cols);
-    if (status != GB_OK || net->pitch == (batch + 31) / 32 * 32)
+    if (status != GB_OK || net->blocks == blocks_of(batch))
         return status;
     free_batch(net);
     return build(net, batch);
@@ -393,7 +408,7 @@ CUdeviceptr wk_net_grads(const wk_net_t *net)
 
 uint32_t wk_net_batch(const wk_net_t *net)
 {
-    return net->pitch;
+    return net->blocks * WK_LANES;
 }
 
 uint32_t wk_net_launches(const wk_net_t *net)

@@ -12,7 +12,7 @@
 #include "worker/nn/wk_device.h"
 #include "worker/nn/wk_model.h"
 
-#define WK_MAX_BATCH 1024 /* samples of one step on one device: a block has a thread for each */
+#define WK_MAX_BATCH 1024 /* samples of one step on one device */
 
 /* A data set on the device. */
 typedef struct {

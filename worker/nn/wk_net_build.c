@@ -38,14 +38,21 @@ static gb_status_t append(wk_net_t *net, wk_node_t *list, uint32_t *count, const
 static gb_status_t forward(wk_net_t *net, const char *kernel, const unsigned grid[3],
                            const void *args, size_t size)
 {
-    return append(net, net->forward, &net->forward_count, kernel, grid, net->pitch, 1, args, size);
+    return append(net, net->forward, &net->forward_count, kernel, grid, WK_LANES, net->height, args,
+                  size);
 }
 
-static gb_status_t backward(wk_net_t *net, const char *kernel, const unsigned grid[3],
-                            unsigned block_x, unsigned block_y, const void *args, size_t size)
+static gb_status_t backward_block(wk_net_t *net, const char *kernel, const unsigned grid[3],
+                                  unsigned block_x, unsigned block_y, const void *args, size_t size)
 {
     return append(net, net->backward, &net->backward_count, kernel, grid, block_x, block_y, args,
                   size);
+}
+
+static gb_status_t backward(wk_net_t *net, const char *kernel, const unsigned grid[3],
+                            const void *args, size_t size)
+{
+    return backward_block(net, kernel, grid, WK_LANES, net->height, args, size);
 }
 
 /* ---- tiles ---- */
@@ -74,11 +81,16 @@ static tile_t choose_tile(const tile_t *tiles, size_t count, uint32_t outs, uint
     return best;
 }
 
-static tile_t conv_tile(uint32_t outs, uint32_t columns)
+/* Name and tile of a convolution kernel; `back`: the weights run backwards. */
+static tile_t conv_tile(uint32_t outs, uint32_t columns, uint32_t kernel, int back, char *name,
+                        size_t size)
 {
-    static const tile_t tiles[] = {{1, 1}, {4, 1}, {4, 2}, {2, 4}, {2, 7},
-                                   {3, 4}, {3, 5}, {3, 7}, {4, 4}, {4, 5}};
-    return choose_tile(tiles, sizeof(tiles) / sizeof(*tiles), outs, columns);
+    static const tile_t tiles[] = {{1, 1}, {2, 4}, {4, 4}, {2, 7}, {3, 5}, {4, 5}};
+    int special = kernel == 3 || kernel == 5;
+    tile_t tile = choose_tile(tiles, special ? 6 : 3, outs, columns);
+    snprintf(name, size, "wk_conv_%ux%u_k%u%s", tile.outs, tile.columns, special ? kernel : 0,
+             special && back ? "_back" : "");
+    return tile;
 }
 
 static uint32_t linear_tile(uint32_t outs)
@@ -91,17 +103,18 @@ static uint32_t linear_tile(uint32_t outs)
 
 static gb_status_t conv_forward(wk_net_t *net, wk_group_t *g, const wk_view_t *y)
 {
-    tile_t tile = conv_tile(g->out.c, g->out.w);
+    char kernel[48];
+    tile_t tile = conv_tile(g->out.c, g->out.w, g->kernel, 0, kernel, sizeof(kernel));
     uint32_t taps = g->kernel * g->kernel;
-    char kernel[32];
-    snprintf(kernel, sizeof(kernel), "wk_conv_%ux%u", tile.outs, tile.columns);
     wk_conv_args_t args = {
-        .x = floats(g->x.base, -(int64_t)g->pad * (g->x.row_stride + net->pitch)),
+        .x = floats(g->x.base, -(int64_t)g->pad * (g->x.row_stride + WK_LANES)),
         .w = tensor(net->params, net, g->weight),
         .bias = tensor(net->params, net, g->weight + 1),
         .y = y->base,
+        .x_n = (int)g->x.n_stride,
         .x_c = (int)g->x.c_stride,
         .x_row = (int)g->x.row_stride,
+        .y_n = (int)y->n_stride,
         .y_c = (int)y->c_stride,
         .y_row = (int)y->row_stride,
         .w_o = (int)(g->in.c * taps),
@@ -114,9 +127,9 @@ static gb_status_t conv_forward(wk_net_t *net, wk_group_t *g, const wk_view_t *y
         .outs = (int)g->out.c,
         .width = (int)g->out.w,
         .relu = g->relu,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {divide_up(g->out.w, tile.columns), g->out.h,
+    unsigned grid[3] = {divide_up(g->out.w, tile.columns) * net->rounds, g->out.h,
                         divide_up(g->out.c, tile.outs)};
     return forward(net, kernel, grid, &args, sizeof(args));
 }
@@ -129,11 +142,13 @@ static gb_status_t conv_dw(wk_net_t *net, wk_group_t *g)
     uint32_t outs = g->kernel == 5 ? 1 : g->kernel == 3 ? 2 : 4; /* filters a block */
     wk_conv_dw_args_t args = {
         .dy = g->dy.base,
-        .x = floats(g->x.base, -(int64_t)g->pad * (g->x.row_stride + net->pitch)),
+        .x = floats(g->x.base, -(int64_t)g->pad * (g->x.row_stride + WK_LANES)),
         .dw = tensor(net->grads, net, g->weight),
         .db = tensor(net->grads, net, g->weight + 1),
+        .dy_n = (int)g->dy.n_stride,
         .dy_c = (int)g->dy.c_stride,
         .dy_row = (int)g->dy.row_stride,
+        .x_n = (int)g->x.n_stride,
         .x_c = (int)g->x.c_stride,
         .x_row = (int)g->x.row_stride,
         .channels = (int)g->in.c,
@@ -141,30 +156,32 @@ static gb_status_t conv_dw(wk_net_t *net, wk_group_t *g)
         .kernel = (int)g->kernel,
         .rows = (int)g->out.h,
         .width = (int)g->out.w,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
     };
     unsigned taps = g->kernel == 5 || g->kernel == 3 ? 1 : g->kernel * g->kernel;
     unsigned grid[3] = {taps, g->in.c + 1, divide_up(g->out.c, outs)};
-    return backward(net, kernel, grid, 128, 1, &args, sizeof(args));
+    return backward(net, kernel, grid, &args, sizeof(args));
 }
 
 /* The input gradient is a convolution of dy with the kernel turned round, channels and filters
  * exchanged; dy has a border of kernel - 1 - pad columns, rows are left out by their number. */
 static gb_status_t conv_dx(wk_net_t *net, wk_group_t *g, int mask)
 {
-    tile_t tile = conv_tile(g->in.c, g->in.w);
+    char kernel[48];
+    tile_t tile = conv_tile(g->in.c, g->in.w, g->kernel, 1, kernel, sizeof(kernel));
     uint32_t taps = g->kernel * g->kernel, border = g->kernel - 1 - g->pad;
-    char kernel[32];
-    snprintf(kernel, sizeof(kernel), "wk_conv_%ux%u", tile.outs, tile.columns);
     wk_conv_args_t args = {
-        .x = floats(g->dy.base, -(int64_t)border * (g->dy.row_stride + net->pitch)),
+        .x = floats(g->dy.base, -(int64_t)border * (g->dy.row_stride + WK_LANES)),
         .w = floats(tensor(net->params, net, g->weight), (int64_t)taps - 1),
         .mask = mask ? g->x.base : 0,
         .y = g->dx.base,
+        .x_n = (int)g->dy.n_stride,
         .x_c = (int)g->dy.c_stride,
         .x_row = (int)g->dy.row_stride,
+        .y_n = (int)g->dx.n_stride,
         .y_c = (int)g->dx.c_stride,
         .y_row = (int)g->dx.row_stride,
+        .mask_n = (int)g->x.n_stride,
         .mask_c = (int)g->x.c_stride,
         .mask_row = (int)g->x.row_stride,
         .w_o = (int)taps,
@@ -177,10 +194,11 @@ static gb_status_t conv_dx(wk_net_t *net, wk_group_t *g, int mask)
         .row_end = (int)(border + g->out.h),
         .outs = (int)g->in.c,
         .width = (int)g->in.w,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {divide_up(g->in.w, tile.columns), g->in.h, divide_up(g->in.c, tile.outs)};
-    return backward(net, kernel, grid, net->pitch, 1, &args, sizeof(args));
+    unsigned grid[3] = {divide_up(g->in.w, tile.columns) * net->rounds, g->in.h,
+                        divide_up(g->in.c, tile.outs)};
+    return backward(net, kernel, grid, &args, sizeof(args));
 }
 
 /* ---- max-pooling ---- */
@@ -191,16 +209,18 @@ static gb_status_t pool_forward(wk_net_t *net, wk_group_t *g, const wk_view_t *y
         .x = g->x.base,
         .y = y->base,
         .which = g->which,
+        .x_n = (int)g->x.n_stride,
         .x_c = (int)g->x.c_stride,
         .x_row = (int)g->x.row_stride,
+        .y_n = (int)y->n_stride,
         .y_c = (int)y->c_stride,
         .y_row = (int)y->row_stride,
         .width = (int)g->out.w,
         .size = (int)g->kernel,
         .relu = g->relu,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {1, g->out.h, g->out.c};
+    unsigned grid[3] = {net->rounds, g->out.h, g->out.c};
     return forward(net, g->kernel == 2 ? "wk_pool_2" : "wk_pool", grid, &args, sizeof(args));
 }
 
@@ -211,20 +231,22 @@ static gb_status_t pool_dx(wk_net_t *net, wk_group_t *g, const wk_view_t *y)
         .y = y->base,
         .which = g->which,
         .dx = g->dx.base,
+        .dy_n = (int)g->dy.n_stride,
         .dy_c = (int)g->dy.c_stride,
         .dy_row = (int)g->dy.row_stride,
+        .y_n = (int)y->n_stride,
         .y_c = (int)y->c_stride,
         .y_row = (int)y->row_stride,
+        .dx_n = (int)g->dx.n_stride,
         .dx_c = (int)g->dx.c_stride,
         .dx_row = (int)g->dx.row_stride,
         .width = (int)g->out.w,
         .size = (int)g->kernel,
         .mask = g->positive,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {1, g->out.h, g->out.c};
-    return backward(net, g->kernel == 2 ? "wk_pool_dx_2" : "wk_pool_dx", grid, net->pitch, 1, &args,
-                    sizeof(args));
+    unsigned grid[3] = {net->rounds, g->out.h, g->out.c};
+    return backward(net, g->kernel == 2 ? "wk_pool_dx_2" : "wk_pool_dx", grid, &args, sizeof(args));
 }
 
 /* ---- linear ---- */
@@ -243,9 +265,9 @@ static gb_status_t linear_forward(wk_net_t *net, wk_group_t *g, const wk_view_t 
         .depth = (int)inputs,
         .w_stride = (int)inputs,
         .relu = g->relu,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {divide_up(g->out.c, tile), 1, 1};
+    unsigned grid[3] = {divide_up(g->out.c, tile) * net->rounds, 1, 1};
     return forward(net, kernel, grid, &args, sizeof(args));
 }
 
@@ -256,11 +278,10 @@ static gb_status_t linear_transpose(wk_net_t *net, wk_group_t *g)
         .x = g->x.base,
         .y = g->xt,
         .features = (int)inputs,
-        .pitch = (int)net->pitch,
         .y_row = (int)g->xt_row,
     };
-    unsigned grid[3] = {divide_up(inputs, 32), net->pitch / 32, 1};
-    return backward(net, "wk_transpose", grid, 32, 8, &args, sizeof(args));
+    unsigned grid[3] = {divide_up(inputs, WK_LANES), net->blocks, 1};
+    return backward_block(net, "wk_transpose", grid, WK_LANES, 8, &args, sizeof(args));
 }
 
 static gb_status_t linear_dw(wk_net_t *net, wk_group_t *g)
@@ -275,12 +296,11 @@ static gb_status_t linear_dw(wk_net_t *net, wk_group_t *g)
         .db = tensor(net->grads, net, g->weight + 1),
         .inputs = (int)wk_shape_count(g->in),
         .outs = (int)g->out.c,
-        .samples = (int)net->pitch,
-        .pitch = (int)net->pitch,
+        .blocks = (int)net->blocks,
         .xt_row = (int)g->xt_row,
     };
     unsigned grid[3] = {divide_up(g->xt_row, 128), divide_up(g->out.c, tile), 1};
-    return backward(net, kernel, grid, 128, 1, &args, sizeof(args));
+    return backward_block(net, kernel, grid, 128, 1, &args, sizeof(args));
 }
 
 static gb_status_t linear_dx(wk_net_t *net, wk_group_t *g, int mask)
@@ -296,10 +316,10 @@ static gb_status_t linear_dx(wk_net_t *net, wk_group_t *g, int mask)
         .outs = (int)inputs,
         .depth = (int)g->out.c,
         .w_stride = (int)inputs,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {divide_up(inputs, tile), 1, 1};
-    return backward(net, kernel, grid, net->pitch, 1, &args, sizeof(args));
+    unsigned grid[3] = {divide_up(inputs, tile) * net->rounds, 1, 1};
+    return backward(net, kernel, grid, &args, sizeof(args));
 }
 
 /* Copies the next layer's dx into this layer's dy, where that needs a border. */
@@ -308,14 +328,16 @@ static gb_status_t copy_dy(wk_net_t *net, wk_group_t *g, const wk_view_t *from)
     wk_copy_args_t args = {
         .x = from->base,
         .y = g->dy.base,
+        .x_n = (int)from->n_stride,
         .x_c = (int)from->c_stride,
         .x_row = (int)from->row_stride,
+        .y_n = (int)g->dy.n_stride,
         .y_c = (int)g->dy.c_stride,
         .y_row = (int)g->dy.row_stride,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {g->out.w, g->out.h, g->out.c};
-    return backward(net, "wk_copy", grid, net->pitch, 1, &args, sizeof(args));
+    unsigned grid[3] = {g->out.w * net->rounds, g->out.h, g->out.c};
+    return backward(net, "wk_copy", grid, &args, sizeof(args));
 }
 
 /* ---- groups ---- */
@@ -393,15 +415,17 @@ static gb_status_t build_gather(wk_net_t *net)
         .y = g->x.base,
         .image_stride = (int)stride,
         .image_row = (int)net->cols,
+        .y_n = (int)g->x.n_stride,
         .y_row = (int)g->x.row_stride,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
         .scale = scale,
         .shift = shift,
     };
-    unsigned grid[3] = {net->gather_quads ? net->cols / 4 : net->cols, net->rows, 1};
+    unsigned grid[3] = {(net->gather_quads ? net->cols / 4 : net->cols) * net->rounds, net->rows,
+                        1};
     gb_status_t status =
         wk_launch_make(net->device, net->gather_quads ? "wk_gather" : "wk_gather_single", grid,
-                       net->pitch, 1, &args, sizeof(args), &net->gather);
+                       WK_LANES, net->height, &args, sizeof(args), &net->gather);
     if (status != GB_OK || g->kind != WK_LINEAR)
         return status;
     wk_gather_rows_args_t rows = {
@@ -412,7 +436,7 @@ static gb_status_t build_gather(wk_net_t *net)
         .scale = scale,
         .shift = shift,
     };
-    unsigned rows_grid[3] = {divide_up(net->rows * net->cols, 128), net->pitch, 1};
+    unsigned rows_grid[3] = {divide_up(net->rows * net->cols, 128), net->blocks * WK_LANES, 1};
     net->has_gather_rows = 1;
     return wk_launch_make(net->device, "wk_gather_rows", rows_grid, 128, 1, &rows, sizeof(rows),
                           &net->gather_rows);
@@ -428,11 +452,11 @@ gb_status_t wk_build_ends(wk_net_t *net)
         .dz = net->logits_grad,
         .total = net->totals,
         .classes = (int)net->model->classes,
-        .pitch = (int)net->pitch,
+        .groups = (int)net->rounds,
     };
     unsigned one[3] = {1, 1, 1};
-    status = wk_launch_make(net->device, "wk_softmax", one, 128, 1, &softmax, sizeof(softmax),
-                            &net->softmax);
+    status = wk_launch_make(net->device, "wk_softmax", one, WK_LANES, net->height, &softmax,
+                            sizeof(softmax), &net->softmax);
     if (status != GB_OK)
         return status;
     wk_sgd_args_t sgd = {

@@ -5,12 +5,12 @@
 #include "worker/kernels/wk_kernels.h"
 #include "worker/nn/wk_net.h"
 
-/* A tensor on the device: [channel][row][column][pitch] with strides in floats; columns are `pitch`
- * apart. `base` is the first element inside the border. */
+/* A tensor on the device: [block][channel][row][column][32 lanes] with strides in floats; columns are
+ * 32 apart. `base` is the first element inside the border. */
 typedef struct {
     CUdeviceptr memory; /* the allocation; 0 for a view of another's */
     CUdeviceptr base;
-    uint32_t c_stride, row_stride;
+    uint32_t n_stride, c_stride, row_stride;
 } wk_view_t;
 
 /* A layer with what is fused into it, in the order of execution. */
@@ -40,7 +40,10 @@ typedef struct {
 struct wk_net {
     wk_device_t *device;
     const wk_model_t *model;
-    uint32_t pitch, rows, cols;
+    uint32_t blocks; /* of 32 samples */
+    uint32_t height; /* B: blocks of samples of one thread block */
+    uint32_t rounds; /* blocks / height */
+    uint32_t rows, cols;
     uint32_t group_count; /* without the loss */
     wk_group_t groups[WK_MAX_LAYERS];
     CUdeviceptr params, grads, momenta, totals, logits_grad;
