@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/link/gb_socket.h"
@@ -204,7 +205,13 @@ static void stale_socket_files(void **state)
     assert_int_equal(gb_listener_open(&e, 0, &l), GB_OK);
     assert_int_equal(stat(e.name, &sb), 0);
     assert_int_equal(sb.st_mode & 0777, 0666);
-    close(gb_listener_fd(l)); /* as if the process had been killed: the file stays */
+    gb_listener_close(l);
+    /* as a killed process leaves it: a socket file that nobody listens on */
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    snprintf(un.sun_path, sizeof un.sun_path, "%.100s", e.name);
+    int dead = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(dead, (struct sockaddr *)&un, sizeof un), 0);
+    close(dead);
     gb_listener_t *again;
     assert_int_equal(gb_listener_open(&e, 1, &again), GB_OK);
     assert_int_equal(stat(e.name, &sb), 0);
