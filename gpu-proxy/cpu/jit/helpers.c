@@ -110,16 +110,14 @@ static int32_t help_gather(cpu_launch_t *l, const uint64_t *addresses, uint32_t 
                            uint32_t access, uint32_t strip, void *out)
 {
     cpu_access_t a = cpu_access_unpack(access);
-    uint32_t width = l->code->header.width;
     for (uint32_t m = mask; m != 0; m &= m - 1) {
         unsigned lane = (unsigned)__builtin_ctz(m);
         const uint8_t *p = lane_pointer(l, addresses[lane], a, strip, lane);
         if (p == NULL) {
             return CPU_STATE_FAULT;
         }
-        for (unsigned e = 0; e < a.count; e++) {
-            memcpy((uint8_t *)out + (e * width + lane) * a.bytes, p + e * a.bytes, a.bytes);
-        }
+        unsigned size = (unsigned)a.bytes * a.count;
+        memcpy((uint8_t *)out + (size_t)lane * size, p, size);
     }
     return 0;
 }
@@ -128,17 +126,14 @@ static int32_t help_scatter(cpu_launch_t *l, const uint64_t *addresses, uint32_t
                             uint32_t access, uint32_t strip, const void *values)
 {
     cpu_access_t a = cpu_access_unpack(access);
-    uint32_t width = l->code->header.width;
     for (uint32_t m = mask; m != 0; m &= m - 1) {
         unsigned lane = (unsigned)__builtin_ctz(m);
         uint8_t *p = lane_pointer(l, addresses[lane], a, strip, lane);
         if (p == NULL) {
             return CPU_STATE_FAULT;
         }
-        for (unsigned e = 0; e < a.count; e++) {
-            memcpy(p + e * a.bytes, (const uint8_t *)values + (e * width + lane) * a.bytes,
-                   a.bytes);
-        }
+        unsigned size = (unsigned)a.bytes * a.count;
+        memcpy(p, (const uint8_t *)values + (size_t)lane * size, size);
     }
     return 0;
 }

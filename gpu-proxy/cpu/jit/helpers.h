@@ -57,7 +57,8 @@ struct cpu_helpers {
     /* Are these addresses fine? */
     int32_t (*check)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,
                      uint32_t access, uint32_t strip);
-    /* Checks and loads; out[(element * width + lane) * bytes]; inactive lanes are left alone. */
+    /* Checks and loads; lane l's elements go to out + l * count * bytes; inactive lanes are left
+     * alone. */
     int32_t (*gather)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,
                       uint32_t access, uint32_t strip, void *out);
     int32_t (*scatter)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,

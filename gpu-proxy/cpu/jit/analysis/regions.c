@@ -1,0 +1,163 @@
+/* Where a group may split, and what that forces.
+ *
+ * A divergent branch d sends some lanes to one side and some to the other, until both meet at its
+ * immediate postdominator p. While node b of one side runs, lanes of the other side wait at nodes of
+ * theirs, or at p. A register that b writes and that is alive where they wait must be kept apart per
+ * lane (forced), if they can hold another value of it: if it has other definitions, or if b can run
+ * again while they wait, that is if it is in a loop that they have left. */
+#include "gpu-proxy/cpu/jit/analysis/analysis.h"
+
+#include <string.h>
+
+typedef struct {
+    cpu_analysis_t *a;
+    uint32_t d, p;
+    cpu_bits_t side[2];
+    bool changed;
+} split_t;
+
+static bool loop_contains(const cpu_analysis_t *a, uint32_t loop, uint32_t node)
+{
+    return node != CPU_NODE_EXIT && node >= a->loops[loop].header && node <= a->loops[loop].last;
+}
+
+/* Nodes reachable from `from` without passing p. */
+static void reach(const cpu_analysis_t *a, uint32_t from, uint32_t p, cpu_bits_t out,
+                  uint32_t *stack)
+{
+    uint32_t depth = 0;
+    if (from == CPU_NODE_EXIT || from == p) {
+        return;
+    }
+    cpu_bits_add(out, from);
+    stack[depth++] = from;
+    while (depth > 0) {
+        const cpu_node_t *n = &a->nodes[stack[--depth]];
+        for (unsigned s = 0; s < (n->end == CPU_END_BRANCH ? 2 : 1); s++) {
+            uint32_t t = n->succ[s];
+            if (t != CPU_NODE_EXIT && t != p && !cpu_bits_has(out, t)) {
+                cpu_bits_add(out, t);
+                stack[depth++] = t;
+            }
+        }
+    }
+}
+
+/* Is there a back-edge to h from a node of the set (or d) before b? Then lanes may wait at h. */
+static bool early_latch(const split_t *t, unsigned other, uint32_t h, uint32_t b)
+{
+    const cpu_analysis_t *a = t->a;
+    for (uint32_t u = h; u < b; u++) {
+        const cpu_node_t *n = &a->nodes[u];
+        for (unsigned s = 0; s < (n->end == CPU_END_BRANCH ? 2 : 1); s++) {
+            if (n->succ[s] == h && (u == t->d || cpu_bits_has(t->side[other], u))) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Do lanes of the other side that wait while b runs need `reg`? */
+static bool waited_for(const split_t *t, unsigned other, uint32_t b, uint32_t reg)
+{
+    const cpu_analysis_t *a = t->a;
+    if (t->p != CPU_NODE_EXIT && cpu_bits_has(a->live_in[t->p], reg)) {
+        return true;
+    }
+    for (uint32_t x = 0; x < a->node_count; x++) {
+        if (!cpu_bits_has(t->side[other], x) || !cpu_bits_has(a->live_in[x], reg)) {
+            continue;
+        }
+        if (x > b) {
+            return true;
+        }
+        for (uint32_t l = a->nodes[b].loop; l != CPU_NO_LOOP; l = a->loops[l].parent) {
+            if (a->loops[l].header == x && early_latch(t, other, x, b)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+typedef struct {
+    split_t *t;
+    unsigned other;
+    uint32_t b;
+    bool again;
+} force_t;
+
+static void force(void *context, uint32_t reg)
+{
+    force_t *w = context;
+    cpu_value_t *v = &w->t->a->values[reg];
+    if (!v->forced && (v->defs > 1 || w->again) && waited_for(w->t, w->other, w->b, reg)) {
+        v->forced = true;
+        v->per_strip = w->t->a->config.strips > 1;
+        v->form = (cpu_form_t){.tag = CPU_FORM_VARYING};
+        w->t->changed = true;
+    }
+}
+
+static void force_side(split_t *t, unsigned side)
+{
+    cpu_analysis_t *a = t->a;
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        if (!cpu_bits_has(t->side[side], b)) {
+            continue;
+        }
+        const cpu_node_t *n = &a->nodes[b];
+        force_t w = {.t = t, .other = 1 - side, .b = b};
+        w.again = n->loop != CPU_NO_LOOP && !loop_contains(a, n->loop, t->p);
+        for (uint32_t k = 0; k < n->count; k++) {
+            cpu_visit_defs(a->f, &a->f->instrs[n->first + k], force, &w);
+        }
+        if (n->end == CPU_END_BARRIER) { /* written when the wait is over */
+            cpu_visit_defs(a->f, &a->f->instrs[n->last], force, &w);
+        }
+    }
+}
+
+static bool split_at(cpu_analysis_t *a, uint32_t d)
+{
+    split_t t = {.a = a, .d = d, .p = a->nodes[d].ipdom};
+    uint32_t *stack = cpu_arena_alloc(a->arena, a->node_count + 1, sizeof *stack);
+    bool empty[2];
+    for (unsigned s = 0; s < 2; s++) {
+        t.side[s] = cpu_bits_new(a->arena, a->node_count);
+        reach(a, a->nodes[d].succ[s], t.p, t.side[s], stack);
+        empty[s] = a->nodes[d].succ[s] == CPU_NODE_EXIT || a->nodes[d].succ[s] == t.p;
+    }
+    /* If one side ends at once, nobody waits for the other. */
+    if (t.p == CPU_NODE_EXIT && (empty[0] || empty[1])) {
+        return false;
+    }
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        a->crowded[b] |= cpu_bits_has(t.side[0], b) || cpu_bits_has(t.side[1], b);
+    }
+    force_side(&t, 0);
+    force_side(&t, 1);
+    return t.changed;
+}
+
+bool cpu_regions_update(cpu_analysis_t *a)
+{
+    bool changed = false;
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        const cpu_node_t *n = &a->nodes[b];
+        if (n->end != CPU_END_BRANCH || a->divergent[b] ||
+            a->config.width * a->config.strips == 1) {
+            continue;
+        }
+        const cpu_value_t *guard = &a->values[n->guard];
+        bool splits = guard->form.tag == CPU_FORM_VARYING || guard->per_strip;
+        if (splits) {
+            a->divergent[b] = true;
+            a->any_divergent = true;
+            changed |= split_at(a, b);
+            changed = true;
+        }
+    }
+    return changed;
+}

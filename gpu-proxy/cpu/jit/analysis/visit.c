@@ -1,0 +1,76 @@
+/* Registers that instructions read and write. */
+#include "gpu-proxy/cpu/jit/analysis/analysis.h"
+
+static void visit_operand(const ptx_function_t *f, const ptx_operand_t *o, cpu_reg_visit_fn visit,
+                          void *context)
+{
+    switch (o->kind) {
+    case PTX_OPERAND_REG:
+        visit(context, o->index);
+        break;
+    case PTX_OPERAND_ADDRESS:
+        if (o->base == PTX_OPERAND_REG) {
+            visit(context, o->index);
+        }
+        break;
+    case PTX_OPERAND_VECTOR:
+        for (unsigned n = 0; n < o->count; n++) {
+            visit_operand(f, ptx_element(f, o, n), visit, context);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+void cpu_visit_defs(const ptx_function_t *f, const ptx_instr_t *i, cpu_reg_visit_fn visit,
+                    void *context)
+{
+    for (unsigned n = 0; n < i->dst_count; n++) {
+        visit_operand(f, ptx_dst(f, i, n), visit, context);
+    }
+}
+
+void cpu_visit_uses(const ptx_function_t *f, const ptx_instr_t *i, cpu_reg_visit_fn visit,
+                    void *context)
+{
+    if (i->guard != PTX_NONE) {
+        visit(context, i->guard);
+    }
+    for (unsigned n = 0; n < i->src_count; n++) {
+        visit_operand(f, ptx_src(f, i, n), visit, context);
+    }
+}
+
+bool cpu_sreg_needs_warp(uint32_t sreg)
+{
+    switch (sreg) {
+    case PTX_SREG_LANEID:
+    case PTX_SREG_WARPID:
+    case PTX_SREG_LANEMASK_EQ:
+    case PTX_SREG_LANEMASK_LE:
+    case PTX_SREG_LANEMASK_LT:
+    case PTX_SREG_LANEMASK_GE:
+    case PTX_SREG_LANEMASK_GT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool cpu_instr_needs_warp(const ptx_instr_t *i)
+{
+    switch (i->op) {
+    case PTX_OP_SHFL:
+    case PTX_OP_VOTE:
+    case PTX_OP_MATCH:
+    case PTX_OP_REDUX:
+    case PTX_OP_ACTIVEMASK:
+    case PTX_OP_ELECT:
+        return true;
+    case PTX_OP_BAR: /* counts are in warps */
+        return i->mode == PTX_BAR_ARRIVE || i->src_count > (i->mode == PTX_BAR_RED ? 2 : 1);
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,128 @@
+/* How wide strips are and how many make a group. What decides is that the registers of a group, each
+ * W * G lanes wide, fit the vector registers. */
+#include "gpu-proxy/cpu/jit/compile.h"
+
+enum {
+    V3_LANES = 8,
+    V4_LANES = 16,
+    V3_REGISTERS = 13,
+    V4_REGISTERS = 28,
+    MOST_INSTRUCTIONS = 2400
+};
+
+static bool needs_warps(const ptx_function_t *f)
+{
+    for (uint32_t n = 0; n < f->instr_count; n++) {
+        const ptx_instr_t *i = &f->instrs[n];
+        if (cpu_instr_needs_warp(i)) {
+            return true;
+        }
+        for (unsigned s = 0; s < i->src_count; s++) {
+            const ptx_operand_t *o = ptx_src(f, i, s);
+            if (o->kind == PTX_OPERAND_SREG && cpu_sreg_needs_warp(o->index)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool counts_warps(const ptx_function_t *f)
+{
+    for (uint32_t n = 0; n < f->instr_count; n++) {
+        const ptx_instr_t *i = &f->instrs[n];
+        const ptx_operand_t *o = i->op == PTX_OP_BAR ? ptx_src(f, i, 0) : NULL;
+        if (o != NULL && (cpu_instr_needs_warp(i) || o->kind != PTX_OPERAND_IMM || o->value != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t layout_of(const cpu_shape_t *s, unsigned width, bool warps)
+{
+    bool flat = s->kind == CPU_SHAPE_LINEAR ||
+                (s->kind == CPU_SHAPE_EXACT && s->block[1] == 1 && s->block[2] == 1);
+    if (flat) {
+        return CPU_LAYOUT_COLUMNS;
+    }
+    if (warps && (s->kind != CPU_SHAPE_EXACT || s->block[0] % width != 0)) {
+        return CPU_LAYOUT_WARPS;
+    }
+    return s->kind == CPU_SHAPE_EXACT ? CPU_LAYOUT_ROWS
+           : warps                    ? CPU_LAYOUT_WARPS
+                                      : CPU_LAYOUT_ROWS;
+}
+
+/* The width with the fewest vector operations per row; the widest of equals, but not twice the row. */
+static unsigned width_for(const cpu_shape_t *s, unsigned lanes)
+{
+    unsigned best = 2 * lanes, cost = UINT32_MAX;
+    if (s->kind != CPU_SHAPE_EXACT) {
+        return best;
+    }
+    for (unsigned w = 2 * lanes; w >= 4; w /= 2) {
+        unsigned c = (s->block[0] + w - 1) / w * (w > lanes ? w / lanes : 1);
+        if (c < cost || (c == cost && best >= 2 * s->block[0])) {
+            best = w;
+            cost = c;
+        }
+    }
+    return best;
+}
+
+/* Strips that a group may have without running past the rows (or the row's strips). */
+static bool strips_fit(const cpu_config_t *c, unsigned strips)
+{
+    const cpu_shape_t *s = &c->shape;
+    if (s->kind != CPU_SHAPE_EXACT) {
+        return strips == 1;
+    }
+    uint32_t rows = s->block[1] * s->block[2];
+    uint32_t all = c->layout == CPU_LAYOUT_ROWS ? rows
+                   : c->layout == CPU_LAYOUT_COLUMNS
+                       ? (s->block[0] + c->width - 1) / c->width * rows
+                       : (s->block[0] * rows + 31) / 32;
+    return all % strips == 0;
+}
+
+static unsigned strips_for(const cpu_analysis_t *a, unsigned lanes, unsigned registers)
+{
+    const cpu_config_t *c = &a->config;
+    unsigned units = c->width > lanes ? c->width / lanes : 1;
+    unsigned most = c->layout == CPU_LAYOUT_ROWS ? 8 : 4;
+    for (unsigned g = 8; g > 1; g /= 2) {
+        if (g * units <= most && g * units * (a->max_live > 0 ? a->max_live : 1) <= registers &&
+            g * a->f->instr_count <= MOST_INSTRUCTIONS && strips_fit(c, g)) {
+            return g;
+        }
+    }
+    return 1;
+}
+
+gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, bool avx512)
+{
+    unsigned lanes = avx512 ? V4_LANES : V3_LANES;
+    bool warps = needs_warps(a->f), counted = counts_warps(a->f);
+    cpu_config_t *c = &a->config;
+    if (o->width == 1 && (warps || counted)) {
+        return gb_fail(GB_ERR_UNSUPPORTED, "%s needs whole warps: it has no scalar form",
+                       a->f->name);
+    }
+    c->shape = o->shape;
+    c->width = o->width == 1      ? 1
+               : warps || counted ? 32
+               : o->width         ? o->width
+                                  : width_for(&o->shape, lanes);
+    c->layout = layout_of(&o->shape, c->width, warps || counted);
+    c->strips = 1;
+    cpu_analyse_forms(a);
+    unsigned strips = counted || c->width == 1 ? 1
+                      : o->strips              ? o->strips
+                                  : strips_for(a, lanes, avx512 ? V4_REGISTERS : V3_REGISTERS);
+    if (strips != 1) {
+        c->strips = strips;
+        cpu_analyse_forms(a);
+    }
+    return GB_OK;
+}

@@ -1,0 +1,258 @@
+/* Which instructions the code generator covers: known when a module is loaded, without LLVM. */
+#include "gpu-proxy/cpu/jit/gaps.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LINES = 8 };
+
+void cpu_jit_log(cpu_jit_log_t *log, const char *format, ...)
+{
+    if (log == NULL || log->capacity == 0 || log->used + 1 >= log->capacity) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(log->text + log->used, log->capacity - log->used, format, args);
+    va_end(args);
+    size_t room = log->capacity - log->used - 1;
+    log->used += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
+}
+
+static bool is_small_float(unsigned type)
+{
+    return type == PTX_F16 || type == PTX_BF16;
+}
+
+static bool is_wide_float(unsigned type)
+{
+    return type == PTX_F32 || type == PTX_F64;
+}
+
+static bool is_integer(unsigned type)
+{
+    return (type >= PTX_B8 && type <= PTX_B64) || (type >= PTX_U8 && type <= PTX_U64) ||
+           (type >= PTX_S8 && type <= PTX_S64);
+}
+
+static bool is_directed(const ptx_instr_t *i)
+{
+    return i->round == PTX_ROUND_RZ || i->round == PTX_ROUND_RM || i->round == PTX_ROUND_RP;
+}
+
+static bool arithmetic(const ptx_instr_t *i)
+{
+    if (i->flags & (PTX_F_CC | PTX_F_XORSIGN | PTX_F_RELU)) {
+        return false;
+    }
+    if (i->type == PTX_F64) {
+        return !is_directed(i);
+    }
+    if (i->type == PTX_PRED) {
+        return i->op == PTX_OP_AND || i->op == PTX_OP_OR || i->op == PTX_OP_XOR ||
+               i->op == PTX_OP_NOT;
+    }
+    return i->type == PTX_F32 || is_integer(i->type);
+}
+
+static bool conversion(const ptx_instr_t *i)
+{
+    if (i->flags & (PTX_F_RELU | PTX_F_SATFINITE)) {
+        return false;
+    }
+    if (i->type == PTX_F16X2 || i->type == PTX_BF16X2) {
+        return i->type2 == PTX_F32 && (i->round == PTX_ROUND_RN || i->round == PTX_ROUND_RZ);
+    }
+    if (i->round == PTX_ROUND_RNA) {
+        return false;
+    }
+    bool small_to = is_small_float(i->type), small_from = is_small_float(i->type2);
+    if (small_to &&
+        (i->round == PTX_ROUND_RM || i->round == PTX_ROUND_RP || (i->flags & PTX_F_SAT) != 0 ||
+         (is_integer(i->type2) && ptx_type_size((ptx_type_t)i->type2) > 2))) {
+        return false;
+    }
+    if (is_integer(i->type2) && is_directed(i)) { /* exact in f64 first */
+        return i->type == PTX_F32 && ptx_type_size((ptx_type_t)i->type2) <= 4;
+    }
+    return (is_integer(i->type) || is_wide_float(i->type) || small_to) &&
+           (is_integer(i->type2) || is_wide_float(i->type2) || small_from);
+}
+
+static bool comparison(const ptx_instr_t *i)
+{
+    unsigned type = i->op == PTX_OP_SET ? i->type2 : i->type;
+    bool result =
+        i->op != PTX_OP_SET || i->type == PTX_F32 || ptx_type_size((ptx_type_t)i->type) == 4;
+    return result && (is_wide_float(type) || is_integer(type));
+}
+
+static bool access(const ptx_instr_t *i)
+{
+    return i->type != PTX_B128 && i->type != PTX_PRED &&
+           ptx_type_size((ptx_type_t)i->type) * (i->vec > 1 ? i->vec : 1u) <= 32 &&
+           i->space != PTX_SPACE_TEX;
+}
+
+static bool atomic(const ptx_instr_t *i)
+{
+    unsigned bytes = ptx_type_size((ptx_type_t)i->type);
+    if (i->vec > 1 || bytes > 8 || bytes < 2) {
+        return false;
+    }
+    if (bytes == 2) {
+        return i->mode == PTX_ATOM_CAS;
+    }
+    bool floating = is_wide_float(i->type);
+    return floating ? i->mode == PTX_ATOM_ADD || i->mode == PTX_ATOM_EXCH : is_integer(i->type);
+}
+
+static bool special_registers(const ptx_function_t *f, const ptx_instr_t *i)
+{
+    for (unsigned n = 0; n < i->src_count; n++) {
+        const ptx_operand_t *o = ptx_src(f, i, n);
+        if (o->kind == PTX_OPERAND_FUNC ||
+            (o->kind == PTX_OPERAND_SREG && o->index > PTX_SREG_DYNAMIC_SMEM_SIZE &&
+             o->index != PTX_SREG_AGGR_SMEM_SIZE)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
+{
+    if (!special_registers(f, i)) {
+        return false;
+    }
+    switch (i->op) {
+    case PTX_OP_ADD:
+    case PTX_OP_SUB:
+    case PTX_OP_MUL:
+    case PTX_OP_MAD:
+    case PTX_OP_DIV:
+    case PTX_OP_REM:
+    case PTX_OP_ABS:
+    case PTX_OP_NEG:
+    case PTX_OP_MIN:
+    case PTX_OP_MAX:
+    case PTX_OP_AND:
+    case PTX_OP_OR:
+    case PTX_OP_XOR:
+    case PTX_OP_NOT:
+    case PTX_OP_FMA:
+    case PTX_OP_RCP:
+    case PTX_OP_SQRT:
+    case PTX_OP_RSQRT:
+    case PTX_OP_COPYSIGN:
+        return arithmetic(i);
+    case PTX_OP_MUL24:
+    case PTX_OP_MAD24:
+    case PTX_OP_SAD:
+    case PTX_OP_POPC:
+    case PTX_OP_CLZ:
+    case PTX_OP_BFIND:
+    case PTX_OP_BREV:
+    case PTX_OP_BFE:
+    case PTX_OP_BFI:
+    case PTX_OP_CNOT:
+    case PTX_OP_SHL:
+    case PTX_OP_SHR:
+    case PTX_OP_SHF:
+    case PTX_OP_DP4A:
+        return is_integer(i->type);
+    case PTX_OP_LOP3:
+        return i->dst_count == 1 && i->boolop == PTX_BOOL_NONE &&
+               ptx_src(f, i, 3)->kind == PTX_OPERAND_IMM;
+    case PTX_OP_PRMT:
+        return i->mode == PTX_PRMT_INDEX;
+    case PTX_OP_SIN:
+    case PTX_OP_COS:
+    case PTX_OP_LG2:
+    case PTX_OP_EX2:
+    case PTX_OP_TANH:
+        return i->type == PTX_F32;
+    case PTX_OP_TESTP:
+        return is_wide_float(i->type);
+    case PTX_OP_SETP:
+    case PTX_OP_SET:
+        return comparison(i);
+    case PTX_OP_SLCT:
+        return i->type2 == PTX_F32 || i->type2 == PTX_S32;
+    case PTX_OP_MOV:
+    case PTX_OP_SELP:
+        return i->type != PTX_B128;
+    case PTX_OP_CVT:
+        return conversion(i);
+    case PTX_OP_CVTA:
+        return i->space != PTX_SPACE_TEX;
+    case PTX_OP_ISSPACEP:
+        return i->space == PTX_SPACE_SHARED || i->space == PTX_SPACE_LOCAL ||
+               i->space == PTX_SPACE_GLOBAL;
+    case PTX_OP_LD:
+    case PTX_OP_LDU:
+    case PTX_OP_ST:
+        return access(i) && (i->op != PTX_OP_ST || i->space != PTX_SPACE_PARAM);
+    case PTX_OP_ATOM:
+    case PTX_OP_RED:
+        return atomic(i);
+    case PTX_OP_REDUX:
+        return is_integer(i->type);
+    case PTX_OP_BAR:
+        return i->mode != PTX_BAR_WAIT;
+    case PTX_OP_SHFL:
+    case PTX_OP_VOTE:
+    case PTX_OP_MATCH:
+    case PTX_OP_ACTIVEMASK:
+    case PTX_OP_ELECT:
+    case PTX_OP_BRA:
+    case PTX_OP_RET:
+    case PTX_OP_EXIT:
+    case PTX_OP_TRAP:
+    case PTX_OP_MEMBAR:
+    case PTX_OP_BAR_WARP:
+    case PTX_OP_PREFETCH:
+    case PTX_OP_PREFETCHU:
+    case PTX_OP_DISCARD:
+    case PTX_OP_APPLYPRIORITY:
+    case PTX_OP_PMEVENT:
+    case PTX_OP_NANOSLEEP:
+    case PTX_OP_SETMAXNREG:
+        return true;
+    default:
+        return false;
+    }
+}
+
+unsigned cpu_function_gaps(const ptx_function_t *f, cpu_jit_log_t *log)
+{
+    unsigned gaps = 0;
+    for (uint32_t n = 0; n < f->instr_count; n++) {
+        const ptx_instr_t *i = &f->instrs[n];
+        if (!covered(f, i)) {
+            if (gaps++ < LINES) {
+                cpu_jit_log(log, "line %u: not covered by the software device: %s (in %s)\n",
+                            i->line, i->mnemonic, f->name);
+            }
+        }
+    }
+    return gaps;
+}
+
+gb_status_t cpu_jit_covers(const ptx_module_t *module, cpu_jit_log_t *log)
+{
+    unsigned gaps = 0;
+    for (uint32_t n = 0; n < module->function_count; n++) {
+        const ptx_function_t *f = &module->functions[n];
+        if (f->is_kernel && f->defined) {
+            gaps += cpu_function_gaps(f, log);
+        }
+    }
+    if (gaps > LINES) {
+        cpu_jit_log(log, "%u instructions are not covered\n", gaps);
+    }
+    return gaps == 0 ? GB_OK
+                     : gb_fail(GB_ERR_UNSUPPORTED,
+                               "%u instructions are not covered by the software device", gaps);
+}

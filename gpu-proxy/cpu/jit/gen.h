@@ -1,0 +1,204 @@
+/* gen.h - from the analysed kernel to LLVM IR.
+ *
+ * gen_flow.c     the function: groups, masks, nodes, barriers
+ * gen_value.c    registers and operands as scalars, affine pairs and vectors
+ * gen_instr.c    which generator an instruction belongs to; guards
+ * gen_affine.c   instructions whose result is affine over the lanes
+ * gen_int.c      integer arithmetic, logic, shifts, bits
+ * gen_float.c    floating point arithmetic and rounding
+ * gen_math.c     approximations: ex2, lg2, sin, cos, tanh
+ * gen_cvt.c      conversions
+ * gen_cmp.c      setp, set, selp, slct, moves
+ * gen_mem.c      loads and stores; gen_addr.c: addresses and their checks
+ * gen_atom.c     atomic operations
+ * gen_warp.c     shuffles, votes, matches
+ *
+ * Every instruction is generated for one strip at a time (gen->g), as scalar code where its result is
+ * the same in all lanes, else on vectors of W lanes. The kernel's body is generated twice where lanes
+ * can part: once for groups in which every lane is active (no masks), once with a mask per strip. The
+ * first goes over to the second where lanes part, and back where all meet again. */
+#ifndef CPU_GEN_H
+#define CPU_GEN_H
+
+#include "gpu-proxy/cpu/jit/analysis/analysis.h"
+#include "gpu-proxy/cpu/jit/gaps.h"
+#include "gpu-proxy/cpu/jit/helpers.h"
+#include "gpu-proxy/cpu/jit/jit.h"
+
+#include <llvm-c/Core.h>
+
+typedef LLVMValueRef val_t;
+typedef LLVMTypeRef type_t;
+typedef LLVMBasicBlockRef block_t;
+
+enum { GEN_MAX_STRIPS = 8, GEN_MAX_EXTENTS = 64 };
+
+typedef struct {
+    uint64_t extent, align;
+    bool shared;
+    val_t limit;
+} gen_limit_t;
+
+typedef struct cpu_gen {
+    const cpu_analysis_t *a;
+    const ptx_function_t *f;
+    const cpu_jit_options_t *options;
+    cpu_arena_t *arena;
+    cpu_jit_log_t *log;
+    bool failed;
+    bool avx512;
+    unsigned W, G;
+
+    LLVMContextRef context;
+    LLVMModuleRef module;
+    LLVMBuilderRef b;
+    val_t fn;
+    block_t entry;
+    type_t i1, i8, i16, i32, i64, half, f32, f64, ptr;
+
+    /* of the launch */
+    val_t launch, ctx, group, state;
+    val_t helpers, params, globals, cancel, shared, shared_bytes, local, window_base, window_bytes;
+    val_t ctaid[3], nctaid[3], ntid[3];
+    val_t column[GEN_MAX_STRIPS], row_y[GEN_MAX_STRIPS], row_z[GEN_MAX_STRIPS];
+    val_t linear[GEN_MAX_STRIPS]; /* linear number of lane 0's thread */
+    val_t strip[GEN_MAX_STRIPS];  /* number of the strip */
+    val_t buffer;                 /* scratch of the function: addresses, then 64 bytes per lane */
+    gen_limit_t limits[GEN_MAX_EXTENTS];
+    unsigned limit_count;
+    block_t setup; /* the end of the entry block: where launch values are read */
+
+    /* per register and strip: allocas of the base or vector, and of the inner index */
+    val_t *slots, *slots_index;
+    /* per node and strip: allocas of waiting lanes; and of lanes behind a barrier */
+    val_t *waiting, *arrived;
+
+    /* what is being generated */
+    const ptx_instr_t *i;
+    uint32_t node;
+    unsigned g;
+    bool masked;
+    val_t masks[GEN_MAX_STRIPS]; /* <W x i1> per strip, when masked */
+    val_t mask;                  /* of the present instruction; NULL: every lane */
+    val_t guard;                 /* of a pure instruction: where to keep the old value; or NULL */
+    const char **symbols;
+    unsigned symbol_count;
+    bool uses_local;
+    struct gen_flow *flow;
+} cpu_gen_t;
+
+/* Records that something cannot be compiled (once per compilation that matters). */
+void gen_fail(cpu_gen_t *gen, const char *why);
+
+/* ---- gen_flow.c ---- */
+bool gen_function(cpu_gen_t *gen);
+uint32_t gen_state_count(const cpu_gen_t *gen);
+uint32_t gen_context_bytes(const cpu_gen_t *gen);
+/* Leaves the function with a state if `failed` (i1) holds; goes on in a new block. */
+void gen_return_if(cpu_gen_t *gen, val_t failed, val_t state);
+block_t gen_block(cpu_gen_t *gen, const char *name);
+void gen_goto(cpu_gen_t *gen, block_t block); /* br, and the builder moves there */
+val_t gen_alloca(cpu_gen_t *gen, type_t type, unsigned align);
+val_t gen_unlikely(cpu_gen_t *gen, val_t branch);
+
+/* ---- gen_value.c ---- */
+type_t gen_type(cpu_gen_t *gen, unsigned ptx_type);
+type_t gen_int(cpu_gen_t *gen, unsigned bits);
+type_t gen_vector(cpu_gen_t *gen, type_t element);
+type_t gen_shape(cpu_gen_t *gen, type_t element, bool vec); /* the element, or a vector of it */
+bool gen_is_vector(val_t v);
+type_t gen_element(val_t v);
+val_t gen_const(cpu_gen_t *gen, type_t element, bool vec, uint64_t bits); /* integers */
+val_t gen_float(cpu_gen_t *gen, type_t element, bool vec, double value);
+val_t gen_like(val_t v, uint64_t bits); /* integer constant of v's type */
+val_t gen_flike(val_t v, double value);
+val_t gen_splat(cpu_gen_t *gen, val_t scalar);
+val_t gen_lanes(cpu_gen_t *gen, type_t element, int64_t stride);
+val_t gen_bitcast(cpu_gen_t *gen, val_t v, type_t element); /* keeps the shape */
+val_t gen_call(cpu_gen_t *gen, const char *intrinsic, type_t *over, unsigned over_count,
+               val_t *args, unsigned count);
+val_t gen_call1(cpu_gen_t *gen, const char *intrinsic, val_t x);
+val_t gen_call2(cpu_gen_t *gen, const char *intrinsic, val_t x, val_t y);
+val_t gen_call3(cpu_gen_t *gen, const char *intrinsic, val_t x, val_t y, val_t z);
+val_t gen_iota(cpu_gen_t *gen, const uint32_t *indices, unsigned count); /* constant <n x i32> */
+val_t gen_bits(cpu_gen_t *gen, val_t mask);      /* <W x i1> to i32, zero-extended */
+val_t gen_any(cpu_gen_t *gen, val_t mask);       /* <W x i1> to i1 */
+val_t gen_mask_i32(cpu_gen_t *gen);              /* the present mask as i32 */
+val_t gen_from_bits(cpu_gen_t *gen, val_t bits); /* i32 to <W x i1> */
+
+/* An operand as a scalar (uniform operands only; of affine ones the base), or as a vector. */
+val_t gen_read(cpu_gen_t *gen, const ptx_operand_t *o, unsigned ptx_type, bool vec);
+val_t gen_src(cpu_gen_t *gen, unsigned n, unsigned ptx_type, bool vec);
+val_t gen_base(cpu_gen_t *gen, const ptx_operand_t *o, type_t integer); /* affine: base */
+val_t gen_index(cpu_gen_t *gen, const ptx_operand_t *o);                /* affine: i32 */
+val_t gen_materialise(cpu_gen_t *gen, const cpu_form_t *form, val_t base, val_t index);
+/* Stores a result: scalar or vector of the PTX type, extended to the register. */
+void gen_write(cpu_gen_t *gen, const ptx_operand_t *dst, val_t v, unsigned ptx_type);
+void gen_write_affine(cpu_gen_t *gen, const ptx_operand_t *dst, const cpu_form_t *form, val_t base,
+                      val_t index);
+val_t gen_slot(cpu_gen_t *gen, uint32_t reg, unsigned g);
+val_t gen_slot_index(cpu_gen_t *gen, uint32_t reg, unsigned g);
+type_t gen_reg_type(cpu_gen_t *gen, uint32_t reg);                     /* of the alloca */
+val_t gen_thread_vector(cpu_gen_t *gen, val_t scalar, int64_t stride); /* i32 lanes */
+
+/* ---- instructions: each generates gen->i for strip gen->g ---- */
+void gen_instr(cpu_gen_t *gen, const ptx_instr_t *i); /* for all strips, with its guard */
+void gen_affine(cpu_gen_t *gen, const cpu_form_t *form);
+void gen_integer(cpu_gen_t *gen, bool vec);
+void gen_floating(cpu_gen_t *gen, bool vec);
+void gen_convert(cpu_gen_t *gen, bool vec);
+void gen_compare(cpu_gen_t *gen, bool vec);
+void gen_move(cpu_gen_t *gen, bool vec);
+void gen_load(cpu_gen_t *gen);
+void gen_store(cpu_gen_t *gen);
+void gen_atomic(cpu_gen_t *gen);
+void gen_warp(cpu_gen_t *gen);
+void gen_trap(cpu_gen_t *gen);
+void gen_fence(cpu_gen_t *gen);
+void gen_barrier_arrive(cpu_gen_t *gen);
+
+/* Floating-point pieces that several files need. */
+val_t gen_flush(cpu_gen_t *gen, val_t x); /* subnormals to zero, sign kept */
+val_t gen_saturate(cpu_gen_t *gen, val_t x);
+val_t gen_math(cpu_gen_t *gen, unsigned op, val_t x);            /* f32 */
+val_t gen_to_f32(cpu_gen_t *gen, val_t bits, unsigned ptx_type); /* from f16/bf16 bits (i16) */
+val_t gen_from_f32(cpu_gen_t *gen, val_t x, unsigned ptx_type, bool toward_zero);
+val_t gen_divide(cpu_gen_t *gen, val_t x, val_t y, bool sign, bool remainder);
+
+/* ---- gen_addr.c ---- */
+typedef struct {
+    const ptx_operand_t *o;
+    cpu_form_t form; /* of the base register; uniform without one */
+    val_t first;     /* i64: address in its space of lane 0, if the form is affine; else NULL */
+    val_t whole;     /* i1: the inner sum does not wrap over the lanes; NULL: there is none */
+    int64_t stride;  /* bytes from lane to lane, if affine and whole */
+    unsigned space;  /* ptx_space_t */
+    unsigned bytes, count; /* of an element; elements */
+    bool write;
+} gen_addr_t;
+
+/* What the function's buffer holds, in bytes. */
+enum { BUFFER_ADDRESSES = 0, BUFFER_A = 256, BUFFER_B = 512, BUFFER_OLD = 768, BUFFER_DATA = 1024 };
+enum { BUFFER_BYTES = BUFFER_DATA + 32 * 64 };
+
+gen_addr_t gen_address(cpu_gen_t *gen, const ptx_operand_t *o, unsigned ptx_type, unsigned count,
+                       bool write);
+bool gen_address_uniform(const cpu_gen_t *gen, const gen_addr_t *a);
+bool gen_address_contiguous(const cpu_gen_t *gen, const gen_addr_t *a);
+/* Checked host pointer for a uniform access. */
+val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a);
+/* Checked pointer to the strip's elements in lane order; may be a copy of them. */
+val_t gen_checked_strip(cpu_gen_t *gen, const gen_addr_t *a);
+/* The same for a store of `values` (lane order): where the slow way has stored them already, control
+ * goes to `done`. */
+val_t gen_checked_store(cpu_gen_t *gen, const gen_addr_t *a, val_t values, block_t done);
+/* Checked host addresses, <W x i64> or i64 if W is 1; harmless ones in inactive lanes. */
+val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a);
+val_t gen_addresses(cpu_gen_t *gen, const gen_addr_t *a); /* exact, in their space */
+uint32_t gen_access(const gen_addr_t *a);
+val_t gen_buffer(cpu_gen_t *gen, uint64_t offset);
+val_t gen_offset(cpu_gen_t *gen, val_t pointer, uint64_t offset);
+val_t gen_helper(cpu_gen_t *gen, size_t offset, type_t *type, val_t *args, unsigned count);
+unsigned gen_align(const cpu_gen_t *gen, unsigned bytes); /* that accesses may rely on */
+
+#endif

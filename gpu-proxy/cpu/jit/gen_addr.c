@@ -1,0 +1,361 @@
+/* Addresses of loads and stores, and their checks.
+ *
+ * The fast check is one comparison: (address - base) rotated right by the alignment's bits is below a
+ * limit only if the address is aligned and inside. An affine access is checked once for the strip. What
+ * fails the fast check goes to a helper that looks at every active lane exactly: it may be in another
+ * valid range, lie partly outside where no lane is active, or have an index that wraps. */
+#include "gpu-proxy/cpu/jit/gen.h"
+
+#define B gen->b
+
+unsigned gen_align(const cpu_gen_t *gen, unsigned bytes)
+{
+    return gen->options->unchecked ? 1 : bytes;
+}
+
+val_t gen_offset(cpu_gen_t *gen, val_t pointer, uint64_t offset)
+{
+    val_t at = LLVMConstInt(gen->i64, offset, 0);
+    return offset == 0 ? pointer : LLVMBuildGEP2(B, gen->i8, pointer, &at, 1, "");
+}
+
+val_t gen_buffer(cpu_gen_t *gen, uint64_t offset)
+{
+    return gen_offset(gen, gen->buffer, offset);
+}
+
+val_t gen_helper(cpu_gen_t *gen, size_t offset, type_t *type, val_t *args, unsigned count)
+{
+    val_t p = LLVMBuildLoad2(B, gen->ptr, gen_offset(gen, gen->helpers, offset), "");
+    return LLVMBuildCall2(B, *type, p, args, count, "");
+}
+
+uint32_t gen_access(const gen_addr_t *a)
+{
+    return cpu_access_pack((cpu_access_t){.bytes = (uint8_t)a->bytes,
+                                          .count = (uint8_t)a->count,
+                                          .space = (uint8_t)a->space,
+                                          .write = a->write});
+}
+
+static unsigned size_of(const gen_addr_t *a)
+{
+    return a->bytes * a->count;
+}
+
+static uint64_t frame_bytes(const cpu_gen_t *gen)
+{
+    return (gen->f->local_size + 15) & ~(uint64_t)15;
+}
+
+static unsigned base_bits(const cpu_gen_t *gen, const ptx_operand_t *o)
+{
+    return o->base == PTX_OPERAND_REG ? cpu_reg_bits(gen->f, o->index) : 64;
+}
+
+/* The base register (or variable) as i64, scalar or vector. */
+static val_t read_base(cpu_gen_t *gen, const ptx_operand_t *o, bool vec)
+{
+    ptx_operand_t base = {.kind = o->base == PTX_OPERAND_IMM ? PTX_OPERAND_IMM : o->base,
+                          .index = o->index};
+    if (base_bits(gen, o) == 32) {
+        val_t v = gen_read(gen, &base, PTX_U32, vec);
+        return LLVMBuildZExt(B, v, gen_shape(gen, gen->i64, vec), "");
+    }
+    return gen_read(gen, &base, PTX_U64, vec);
+}
+
+static val_t plus_constant(cpu_gen_t *gen, val_t v, uint64_t c)
+{
+    return c == 0 ? v : LLVMBuildAdd(B, v, gen_like(v, c), "");
+}
+
+/* Adds the inner sum of lane 0, and finds whether it wraps before the last lane. */
+static void add_index(cpu_gen_t *gen, gen_addr_t *a)
+{
+    ptx_operand_t base = {.kind = PTX_OPERAND_REG, .index = a->o->index};
+    val_t index = gen_index(gen, &base), whole;
+    val_t wide = a->form.sign ? LLVMBuildSExt(B, index, gen->i64, "")
+                              : LLVMBuildZExt(B, index, gen->i64, "");
+    uint64_t reach = (uint64_t)(int64_t)a->form.step * (gen->W - 1);
+    val_t last = plus_constant(gen, wide, reach);
+    if (a->form.sign) {
+        val_t back = LLVMBuildTrunc(B, last, gen->i32, "");
+        whole = LLVMBuildICmp(B, LLVMIntEQ, LLVMBuildSExt(B, back, gen->i64, ""), last, "");
+    } else {
+        whole = LLVMBuildICmp(B, LLVMIntULE, last, gen_like(last, UINT32_MAX), "");
+    }
+    val_t scaled = LLVMBuildMul(B, wide, gen_like(wide, (uint64_t)a->form.scale), "");
+    a->first = LLVMBuildAdd(B, a->first, scaled, "");
+    a->whole = whole;
+    a->stride = (int64_t)((uint64_t)a->form.stride +
+                          (uint64_t)a->form.scale * (uint64_t)(int64_t)a->form.step);
+}
+
+gen_addr_t gen_address(cpu_gen_t *gen, const ptx_operand_t *o, unsigned ptx_type, unsigned count,
+                       bool write)
+{
+    gen_addr_t a = {.o = o,
+                    .form = cpu_operand_form(gen->a, o),
+                    .space = gen->i->space,
+                    .bytes = ptx_type_size((ptx_type_t)ptx_type),
+                    .count = count,
+                    .write = write};
+    if (a.form.tag == CPU_FORM_AFFINE) {
+        a.first = read_base(gen, o, false);
+        a.stride = a.form.stride;
+        if (a.form.scale != 0) {
+            add_index(gen, &a);
+        }
+        a.first = plus_constant(gen, a.first, o->value);
+    }
+    return a;
+}
+
+bool gen_address_uniform(const cpu_gen_t *gen, const gen_addr_t *a)
+{
+    return gen->W == 1 || (cpu_form_uniform(&a->form) && a->space != PTX_SPACE_LOCAL);
+}
+
+bool gen_address_contiguous(const cpu_gen_t *gen, const gen_addr_t *a)
+{
+    return gen->W > 1 && a->form.tag == CPU_FORM_AFFINE && a->space != PTX_SPACE_LOCAL &&
+           a->stride == (int64_t)size_of(a);
+}
+
+val_t gen_addresses(cpu_gen_t *gen, const gen_addr_t *a)
+{
+    return plus_constant(gen, read_base(gen, a->o, gen->W > 1), a->o->value);
+}
+
+/* ---- limits ---- */
+
+static unsigned log2_of(uint64_t v)
+{
+    return (unsigned)__builtin_ctzll(v);
+}
+
+/* rotated offset < limit: aligned, and `extent` bytes fit. Computed once per function. */
+static val_t limit_of(cpu_gen_t *gen, bool shared, uint64_t extent, uint64_t align)
+{
+    for (unsigned n = 0; n < gen->limit_count; n++) {
+        gen_limit_t *l = &gen->limits[n];
+        if (l->shared == shared && l->extent == extent && l->align == align) {
+            return l->limit;
+        }
+    }
+    block_t now = LLVMGetInsertBlock(B);
+    bool keep = gen->limit_count < GEN_MAX_EXTENTS;
+    if (keep) {
+        LLVMPositionBuilderAtEnd(B, gen->setup);
+    }
+    val_t bytes = shared ? gen->shared_bytes : gen->window_bytes;
+    val_t room =
+        gen_call2(gen, "llvm.usub.sat", plus_constant(gen, bytes, 1), gen_like(bytes, extent));
+    room = plus_constant(gen, room, align - 1);
+    room = LLVMBuildLShr(B, room, gen_like(room, log2_of(align)), "");
+    if (keep) {
+        LLVMPositionBuilderAtEnd(B, now);
+        gen->limits[gen->limit_count++] = (gen_limit_t){extent, align, shared, room};
+    }
+    return room;
+}
+
+/* Offset from the beginning of the range that the fast check knows, and its limit. */
+static val_t offset_in_range(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_t extent,
+                             val_t *limit)
+{
+    uint64_t align = size_of(a), room;
+    val_t base = NULL;
+    switch (a->space) {
+    case PTX_SPACE_SHARED:
+        *limit = limit_of(gen, true, extent, align);
+        return address;
+    case PTX_SPACE_LOCAL:
+    case PTX_SPACE_PARAM:
+        room = a->space == PTX_SPACE_LOCAL ? frame_bytes(gen) : gen->f->param_size;
+        room = room + 1 > extent ? room + 1 - extent : 0;
+        *limit = LLVMConstInt(gen->i64, (room + align - 1) / align, 0);
+        if (a->space == PTX_SPACE_LOCAL) {
+            return address;
+        }
+        base = LLVMBuildPtrToInt(B, gen->params, gen->i64, "");
+        break;
+    default:
+        base = gen->window_base;
+        *limit = limit_of(gen, false, extent, align);
+    }
+    base = gen_is_vector(address) ? gen_splat(gen, base) : base;
+    return LLVMBuildSub(B, address, base, "");
+}
+
+/* i1 (per lane): the access is fine. */
+static val_t fast_check(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_t extent)
+{
+    val_t limit, t = offset_in_range(gen, a, address, extent, &limit);
+    uint64_t align = size_of(a);
+    if (align > 1) {
+        t = gen_call3(gen, "llvm.fshr", t, t, gen_like(t, log2_of(align)));
+    }
+    limit = gen_is_vector(t) ? gen_splat(gen, limit) : limit;
+    return LLVMBuildICmp(B, LLVMIntULT, t, limit, "");
+}
+
+static val_t to_pointer(cpu_gen_t *gen, const gen_addr_t *a, val_t address)
+{
+    if (a->space == PTX_SPACE_SHARED) {
+        return LLVMBuildGEP2(B, gen->i8, gen->shared, &address, 1, "");
+    }
+    if (a->space == PTX_SPACE_LOCAL) { /* W = 1: one thread's frame */
+        val_t at = LLVMBuildZExt(B, gen->linear[gen->g], gen->i64, "");
+        at = LLVMBuildMul(B, at, gen_like(at, frame_bytes(gen)), "");
+        at = LLVMBuildAdd(B, at, address, "");
+        gen->uses_local = true;
+        return LLVMBuildGEP2(B, gen->i8, gen->local, &at, 1, "");
+    }
+    return LLVMBuildIntToPtr(B, address, gen->ptr, "");
+}
+
+/* ---- the slow way ---- */
+
+static void store_addresses(cpu_gen_t *gen, val_t addresses)
+{
+    val_t s = LLVMBuildStore(B, addresses, gen_buffer(gen, BUFFER_ADDRESSES));
+    LLVMSetAlignment(s, 64);
+}
+
+/* Calls check, gather or scatter; leaves the function on a fault. */
+static void call_slow(cpu_gen_t *gen, const gen_addr_t *a, size_t helper, val_t mask, bool data)
+{
+    type_t params[6] = {gen->ptr, gen->ptr, gen->i32, gen->i32, gen->i32, gen->ptr};
+    type_t type = LLVMFunctionType(gen->i32, params, data ? 6 : 5, 0);
+    val_t args[6] = {gen->launch,
+                     gen_buffer(gen, BUFFER_ADDRESSES),
+                     mask,
+                     LLVMConstInt(gen->i32, gen_access(a), 0),
+                     gen->strip[gen->g],
+                     gen_buffer(gen, BUFFER_DATA)};
+    val_t st = gen_helper(gen, helper, &type, args, data ? 6 : 5);
+    gen_return_if(gen, LLVMBuildICmp(B, LLVMIntSLT, st, gen_like(st, 0), ""), st);
+}
+
+/* With several strips, one may have no active lane and hold no address worth the name. */
+static val_t harmless_if_idle(cpu_gen_t *gen, val_t p)
+{
+    if (gen->mask == NULL || gen->G == 1) {
+        return p;
+    }
+    return LLVMBuildSelect(B, gen_any(gen, gen->mask), p, gen_buffer(gen, BUFFER_DATA), "");
+}
+
+val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a)
+{
+    val_t p = to_pointer(gen, a, a->first);
+    if (gen->options->unchecked) {
+        return harmless_if_idle(gen, p);
+    }
+    val_t ok = fast_check(gen, a, a->first, size_of(a));
+    block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
+    gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
+    LLVMPositionBuilderAtEnd(B, slow);
+    store_addresses(gen, gen->W > 1 ? gen_splat(gen, a->first) : a->first);
+    val_t mask = gen_mask_i32(gen); /* one lane stands for all */
+    mask = LLVMBuildAnd(B, mask, LLVMBuildNeg(B, mask, ""), "");
+    call_slow(gen, a, offsetof(cpu_helpers_t, check), mask, false);
+    val_t same = harmless_if_idle(gen, p);
+    block_t from = LLVMGetInsertBlock(B);
+    gen_goto(gen, on);
+    if (same == p) {
+        return p;
+    }
+    val_t phi = LLVMBuildPhi(B, gen->ptr, "");
+    LLVMAddIncoming(phi, (val_t[]){p, same}, (block_t[]){fast, from}, 2);
+    return phi;
+}
+
+static val_t strip_is_fine(cpu_gen_t *gen, const gen_addr_t *a)
+{
+    uint64_t extent = (uint64_t)size_of(a) * gen->W;
+    val_t ok = gen->options->unchecked ? NULL : fast_check(gen, a, a->first, extent);
+    if (a->whole != NULL) {
+        ok = ok == NULL ? a->whole : LLVMBuildAnd(B, ok, a->whole, "");
+    }
+    return ok;
+}
+
+val_t gen_checked_strip(cpu_gen_t *gen, const gen_addr_t *a)
+{
+    val_t p = to_pointer(gen, a, a->first), ok = strip_is_fine(gen, a);
+    if (ok == NULL) {
+        return p;
+    }
+    block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
+    gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
+    LLVMPositionBuilderAtEnd(B, slow);
+    store_addresses(gen, gen_addresses(gen, a));
+    call_slow(gen, a, offsetof(cpu_helpers_t, gather), gen_mask_i32(gen), true);
+    val_t copy = gen_buffer(gen, BUFFER_DATA);
+    block_t from = LLVMGetInsertBlock(B);
+    gen_goto(gen, on);
+    val_t phi = LLVMBuildPhi(B, gen->ptr, "");
+    LLVMAddIncoming(phi, (val_t[]){p, copy}, (block_t[]){fast, from}, 2);
+    return phi;
+}
+
+val_t gen_checked_store(cpu_gen_t *gen, const gen_addr_t *a, val_t values, block_t done)
+{
+    val_t p = to_pointer(gen, a, a->first), ok = strip_is_fine(gen, a);
+    if (ok == NULL) {
+        return p;
+    }
+    block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
+    gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
+    LLVMPositionBuilderAtEnd(B, slow);
+    store_addresses(gen, gen_addresses(gen, a));
+    LLVMSetAlignment(LLVMBuildStore(B, values, gen_buffer(gen, BUFFER_DATA)), 64);
+    call_slow(gen, a, offsetof(cpu_helpers_t, scatter), gen_mask_i32(gen), true);
+    LLVMBuildBr(B, done);
+    LLVMPositionBuilderAtEnd(B, on);
+    return p;
+}
+
+/* ---- lane by lane ---- */
+
+static val_t lanes_to_host(cpu_gen_t *gen, const gen_addr_t *a, val_t v)
+{
+    val_t base;
+    if (a->space == PTX_SPACE_SHARED) {
+        base = gen_splat(gen, LLVMBuildPtrToInt(B, gen->shared, gen->i64, ""));
+    } else if (a->space == PTX_SPACE_LOCAL) {
+        gen->uses_local = true;
+        val_t at = LLVMBuildZExt(B, gen->linear[gen->g], gen->i64, "");
+        at = LLVMBuildMul(B, at, gen_like(at, frame_bytes(gen)), "");
+        at = LLVMBuildAdd(B, at, LLVMBuildPtrToInt(B, gen->local, gen->i64, ""), "");
+        base = LLVMBuildAdd(B, gen_splat(gen, at),
+                            gen_lanes(gen, gen->i64, (int64_t)frame_bytes(gen)), "");
+    } else {
+        return v;
+    }
+    return LLVMBuildAdd(B, v, base, "");
+}
+
+val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a)
+{
+    val_t v = gen_addresses(gen, a);
+    if (!gen->options->unchecked) {
+        val_t bad = LLVMBuildNot(B, fast_check(gen, a, v, size_of(a)), "");
+        bad = gen->mask != NULL ? LLVMBuildAnd(B, bad, gen->mask, "") : bad;
+        block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
+        gen_unlikely(gen, LLVMBuildCondBr(B, gen_any(gen, bad), slow, on));
+        LLVMPositionBuilderAtEnd(B, slow);
+        store_addresses(gen, v);
+        call_slow(gen, a, offsetof(cpu_helpers_t, check), gen_mask_i32(gen), false);
+        gen_goto(gen, on);
+    }
+    v = lanes_to_host(gen, a, v);
+    if (gen->mask != NULL) {
+        val_t harmless = LLVMBuildPtrToInt(B, gen_buffer(gen, BUFFER_DATA), gen->i64, "");
+        v = LLVMBuildSelect(B, gen->mask, v, gen_splat(gen, harmless), "");
+    }
+    return v;
+}

@@ -1,0 +1,295 @@
+/* Comparisons, selections and moves. */
+#include "gpu-proxy/cpu/jit/gen.h"
+
+#define B gen->b
+
+static LLVMRealPredicate float_predicate(unsigned cmp)
+{
+    switch (cmp) {
+    case PTX_CMP_EQ:
+        return LLVMRealOEQ;
+    case PTX_CMP_NE:
+        return LLVMRealONE;
+    case PTX_CMP_LT:
+        return LLVMRealOLT;
+    case PTX_CMP_LE:
+        return LLVMRealOLE;
+    case PTX_CMP_GT:
+        return LLVMRealOGT;
+    case PTX_CMP_GE:
+        return LLVMRealOGE;
+    case PTX_CMP_EQU:
+        return LLVMRealUEQ;
+    case PTX_CMP_NEU:
+        return LLVMRealUNE;
+    case PTX_CMP_LTU:
+        return LLVMRealULT;
+    case PTX_CMP_LEU:
+        return LLVMRealULE;
+    case PTX_CMP_GTU:
+        return LLVMRealUGT;
+    case PTX_CMP_GEU:
+        return LLVMRealUGE;
+    case PTX_CMP_NUM:
+        return LLVMRealORD;
+    default:
+        return LLVMRealUNO;
+    }
+}
+
+static LLVMIntPredicate int_predicate(unsigned cmp, bool sign)
+{
+    switch (cmp) {
+    case PTX_CMP_EQ:
+        return LLVMIntEQ;
+    case PTX_CMP_NE:
+        return LLVMIntNE;
+    case PTX_CMP_LT:
+        return sign ? LLVMIntSLT : LLVMIntULT;
+    case PTX_CMP_LE:
+        return sign ? LLVMIntSLE : LLVMIntULE;
+    case PTX_CMP_GT:
+        return sign ? LLVMIntSGT : LLVMIntUGT;
+    case PTX_CMP_GE:
+        return sign ? LLVMIntSGE : LLVMIntUGE;
+    case PTX_CMP_LO:
+        return LLVMIntULT;
+    case PTX_CMP_LS:
+        return LLVMIntULE;
+    case PTX_CMP_HI:
+        return LLVMIntUGT;
+    default:
+        return LLVMIntUGE;
+    }
+}
+
+static val_t comparison(cpu_gen_t *gen, unsigned type, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    val_t x = gen_src(gen, 0, type, vec), y = gen_src(gen, 1, type, vec);
+    if (type == PTX_F32 || type == PTX_F64) {
+        if ((i->flags & PTX_F_FTZ) != 0) {
+            x = gen_flush(gen, x);
+            y = gen_flush(gen, y);
+        }
+        return LLVMBuildFCmp(B, float_predicate(i->cmp), x, y, "");
+    }
+    return LLVMBuildICmp(B, int_predicate(i->cmp, ptx_type_is_signed((ptx_type_t)type)), x, y, "");
+}
+
+static val_t combine(cpu_gen_t *gen, val_t r, val_t p)
+{
+    switch (gen->i->boolop) {
+    case PTX_BOOL_AND:
+        return LLVMBuildAnd(B, r, p, "");
+    case PTX_BOOL_OR:
+        return LLVMBuildOr(B, r, p, "");
+    default:
+        return LLVMBuildXor(B, r, p, "");
+    }
+}
+
+/* p = (a cmp b) op c;  q = !(a cmp b) op c */
+static void set_predicate(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    val_t r = comparison(gen, i->type, vec), not = LLVMBuildNot(B, r, "");
+    if (i->boolop != PTX_BOOL_NONE) {
+        val_t c = gen_src(gen, 2, PTX_PRED, vec);
+        r = combine(gen, r, c);
+        not = combine(gen, not, c);
+    }
+    gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_PRED);
+    if (i->dst_count > 1) {
+        gen_write(gen, ptx_dst(gen->f, i, 1), not, PTX_PRED);
+    }
+}
+
+/* set: all ones or 1.0 */
+static void set_value(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    val_t r = comparison(gen, i->type2, vec);
+    if (i->boolop != PTX_BOOL_NONE) {
+        r = combine(gen, r, gen_src(gen, 2, PTX_PRED, vec));
+    }
+    type_t t = gen_shape(gen, gen->i32, vec);
+    val_t v = i->type == PTX_F32 ? LLVMBuildSelect(B, r, gen_float(gen, gen->f32, vec, 1.0),
+                                                   gen_float(gen, gen->f32, vec, 0.0), "")
+                                 : LLVMBuildSExt(B, r, t, "");
+    gen_write(gen, ptx_dst(gen->f, i, 0), v, i->type);
+}
+
+static void select_by_sign(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    val_t c = gen_src(gen, 2, i->type2, vec), p;
+    if (i->type2 == PTX_F32) {
+        c = i->flags & PTX_F_FTZ ? gen_flush(gen, c) : c;
+        p = LLVMBuildFCmp(B, LLVMRealOGE, c, gen_flike(c, 0.0), "");
+    } else {
+        p = LLVMBuildICmp(B, LLVMIntSGE, c, gen_like(c, 0), "");
+    }
+    val_t v =
+        LLVMBuildSelect(B, p, gen_src(gen, 0, i->type, vec), gen_src(gen, 1, i->type, vec), "");
+    gen_write(gen, ptx_dst(gen->f, i, 0), v, i->type);
+}
+
+static void test_property(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    bool single = i->type == PTX_F32;
+    val_t x = gen_src(gen, 0, i->type, vec), a = gen_call1(gen, "llvm.fabs", x), r;
+    val_t infinite = gen_flike(x, __builtin_inf());
+    val_t tiny = gen_flike(x, single ? 0x1p-126 : 0x1p-1022), zero = gen_flike(x, 0.0);
+    switch (i->mode) {
+    case PTX_TESTP_FINITE:
+        r = LLVMBuildFCmp(B, LLVMRealOLT, a, infinite, "");
+        break;
+    case PTX_TESTP_INFINITE:
+        r = LLVMBuildFCmp(B, LLVMRealOEQ, a, infinite, "");
+        break;
+    case PTX_TESTP_NUMBER:
+        r = LLVMBuildFCmp(B, LLVMRealORD, x, x, "");
+        break;
+    case PTX_TESTP_NOTANUMBER:
+        r = LLVMBuildFCmp(B, LLVMRealUNO, x, x, "");
+        break;
+    case PTX_TESTP_NORMAL:
+        r = LLVMBuildAnd(B, LLVMBuildFCmp(B, LLVMRealOGE, a, tiny, ""),
+                         LLVMBuildFCmp(B, LLVMRealOLT, a, infinite, ""), "");
+        break;
+    default:
+        r = LLVMBuildAnd(B, LLVMBuildFCmp(B, LLVMRealOLT, a, tiny, ""),
+                         LLVMBuildFCmp(B, LLVMRealOGT, a, zero, ""), "");
+    }
+    gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_PRED);
+}
+
+void gen_compare(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    switch (i->op) {
+    case PTX_OP_SETP:
+        set_predicate(gen, vec);
+        break;
+    case PTX_OP_SET:
+        set_value(gen, vec);
+        break;
+    case PTX_OP_SLCT:
+        select_by_sign(gen, vec);
+        break;
+    case PTX_OP_TESTP:
+        test_property(gen, vec);
+        break;
+    default: {
+        val_t p = gen_src(gen, 2, PTX_PRED, vec);
+        val_t x = gen_src(gen, 0, i->type, vec), y = gen_src(gen, 1, i->type, vec);
+        gen_write(gen, ptx_dst(gen->f, i, 0), LLVMBuildSelect(B, p, x, y, ""), i->type);
+    }
+    }
+}
+
+/* ---- moves ---- */
+
+static unsigned unsigned_type(unsigned bytes)
+{
+    return bytes == 1 ? PTX_U8 : bytes == 2 ? PTX_U16 : bytes == 4 ? PTX_U32 : PTX_U64;
+}
+
+/* mov.b64 d, {a, b}: the first element is the lowest. */
+static void pack(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    const ptx_operand_t *s = ptx_src(gen->f, i, 0);
+    unsigned bytes = ptx_type_size((ptx_type_t)i->type), part = bytes / s->count;
+    type_t t = gen_shape(gen, gen_int(gen, bytes * 8), vec);
+    val_t all = LLVMConstNull(t);
+    for (unsigned n = 0; n < s->count; n++) {
+        val_t v = gen_read(gen, ptx_element(gen->f, s, n), unsigned_type(part), vec);
+        v = LLVMBuildZExt(B, v, t, "");
+        v = LLVMBuildShl(B, v, gen_like(v, (uint64_t)n * part * 8), "");
+        all = LLVMBuildOr(B, all, v, "");
+    }
+    gen_write(gen, ptx_dst(gen->f, i, 0), all, unsigned_type(bytes));
+}
+
+static void unpack(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    const ptx_operand_t *d = ptx_dst(gen->f, i, 0);
+    unsigned bytes = ptx_type_size((ptx_type_t)i->type), part = bytes / d->count;
+    val_t x = gen_src(gen, 0, unsigned_type(bytes), vec);
+    type_t t = gen_shape(gen, gen_int(gen, part * 8), vec);
+    for (unsigned n = 0; n < d->count; n++) {
+        val_t v = LLVMBuildLShr(B, x, gen_like(x, (uint64_t)n * part * 8), "");
+        v = LLVMBuildTrunc(B, v, t, "");
+        gen_write(gen, ptx_element(gen->f, d, n), v, unsigned_type(part));
+    }
+}
+
+/* The generic space holds host addresses. */
+static void cross_space(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    val_t x = gen_src(gen, 0, PTX_U64, vec), window = NULL;
+    if (i->space == PTX_SPACE_SHARED) {
+        window = LLVMBuildPtrToInt(B, gen->shared, gen->i64, "");
+    } else if (i->space == PTX_SPACE_LOCAL) {
+        uint64_t frame = (gen->f->local_size + 15) & ~(uint64_t)15;
+        gen->uses_local = true;
+        window = LLVMBuildZExt(B, gen->linear[gen->g], gen->i64, "");
+        window = LLVMBuildMul(B, window, gen_like(window, frame), "");
+        window = LLVMBuildAdd(B, window, LLVMBuildPtrToInt(B, gen->local, gen->i64, ""), "");
+        if (vec) {
+            window = LLVMBuildAdd(B, gen_splat(gen, window),
+                                  gen_lanes(gen, gen->i64, (int64_t)frame), "");
+        }
+    }
+    if (window != NULL) {
+        window = vec ? gen_splat(gen, window) : window;
+        x = i->flags & PTX_F_TO ? LLVMBuildSub(B, x, window, "") : LLVMBuildAdd(B, x, window, "");
+    }
+    gen_write(gen, ptx_dst(gen->f, i, 0), x, PTX_U64);
+}
+
+static val_t within(cpu_gen_t *gen, val_t x, val_t base, val_t bytes)
+{
+    bool vec = gen_is_vector(x);
+    base = vec ? gen_splat(gen, base) : base;
+    bytes = vec ? gen_splat(gen, bytes) : bytes;
+    return LLVMBuildICmp(B, LLVMIntULT, LLVMBuildSub(B, x, base, ""), bytes, "");
+}
+
+static void is_space(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    val_t x = gen_src(gen, 0, PTX_U64, vec);
+    val_t shared = LLVMBuildPtrToInt(B, gen->shared, gen->i64, "");
+    val_t in_shared = within(gen, x, shared, gen->shared_bytes);
+    val_t at = LLVMConstInt(gen->i64, offsetof(cpu_launch_t, local_bytes), 0);
+    val_t p = LLVMBuildGEP2(B, gen->i8, gen->launch, &at, 1, "");
+    val_t local = LLVMBuildPtrToInt(B, gen->local, gen->i64, "");
+    val_t in_local = within(gen, x, local, LLVMBuildLoad2(B, gen->i64, p, ""));
+    val_t r = i->space == PTX_SPACE_SHARED ? in_shared
+              : i->space == PTX_SPACE_LOCAL
+                  ? in_local
+                  : LLVMBuildNot(B, LLVMBuildOr(B, in_shared, in_local, ""), "");
+    gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_PRED);
+}
+
+void gen_move(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    if (i->op == PTX_OP_CVTA) {
+        cross_space(gen, vec);
+    } else if (i->op == PTX_OP_ISSPACEP) {
+        is_space(gen, vec);
+    } else if (ptx_src(gen->f, i, 0)->kind == PTX_OPERAND_VECTOR) {
+        pack(gen, vec);
+    } else if (ptx_dst(gen->f, i, 0)->kind == PTX_OPERAND_VECTOR) {
+        unpack(gen, vec);
+    } else {
+        gen_write(gen, ptx_dst(gen->f, i, 0), gen_src(gen, 0, i->type, vec), i->type);
+    }
+}

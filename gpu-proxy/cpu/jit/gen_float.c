@@ -1,0 +1,226 @@
+/* Floating point arithmetic of f32 and f64: IEEE, with PTX's rounding, ftz and sat. */
+#include "gpu-proxy/cpu/jit/gen_float.h"
+
+#define B gen->b
+
+val_t gen_flush(cpu_gen_t *gen, val_t x)
+{
+    bool single = gen_element(x) == gen->f32;
+    val_t tiny = gen_flike(x, single ? 0x1p-126 : 0x1p-1022);
+    val_t small = LLVMBuildFCmp(B, LLVMRealOLT, gen_call1(gen, "llvm.fabs", x), tiny, "");
+    val_t zero = gen_call2(gen, "llvm.copysign", gen_flike(x, 0.0), x);
+    return LLVMBuildSelect(B, small, zero, x, "");
+}
+
+/* To [0, 1]; NaN becomes 0. */
+val_t gen_saturate(cpu_gen_t *gen, val_t x)
+{
+    val_t zero = gen_flike(x, 0.0), one = gen_flike(x, 1.0);
+    val_t above = LLVMBuildFCmp(B, LLVMRealOGT, x, zero, "");
+    x = LLVMBuildSelect(B, above, x, zero, "");
+    val_t below = LLVMBuildFCmp(B, LLVMRealOLT, x, one, "");
+    return LLVMBuildSelect(B, below, x, one, "");
+}
+
+static val_t to_f64(cpu_gen_t *gen, val_t x)
+{
+    return gen_element(x) == gen->f64
+               ? x
+               : LLVMBuildFPExt(B, x, gen_shape(gen, gen->f64, gen_is_vector(x)), "");
+}
+
+/* The f32 next to r, one step toward minus infinity, plus infinity or zero. */
+static val_t step(cpu_gen_t *gen, val_t r, unsigned round)
+{
+    val_t bits = gen_bitcast(gen, r, gen->i32);
+    val_t zero = LLVMBuildFCmp(B, LLVMRealOEQ, r, gen_flike(r, 0.0), "");
+    val_t negative = LLVMBuildICmp(B, LLVMIntSLT, bits, gen_like(bits, 0), "");
+    val_t out = LLVMBuildAdd(B, bits, gen_like(bits, 1), "");
+    val_t in = LLVMBuildSub(B, bits, gen_like(bits, 1), "");
+    val_t v;
+    if (round == PTX_ROUND_RZ) {
+        v = in;
+    } else {
+        bool down = round == PTX_ROUND_RM;
+        v = LLVMBuildSelect(B, negative, down ? out : in, down ? in : out, "");
+        v = LLVMBuildSelect(B, zero, gen_like(bits, down ? 0x80000001u : 1), v, "");
+    }
+    return gen_bitcast(gen, v, gen->f32);
+}
+
+/* s + error (both f64, |error| below half an ulp of s) to f32, in the direction asked for. */
+val_t gen_directed(cpu_gen_t *gen, val_t s, val_t error, unsigned round)
+{
+    val_t r = LLVMBuildFPTrunc(B, s, gen_shape(gen, gen->f32, gen_is_vector(s)), "");
+    val_t back = to_f64(gen, r), zero = gen_flike(s, 0.0);
+    val_t above = LLVMBuildFCmp(B, LLVMRealOGT, back, s, "");
+    val_t below = LLVMBuildFCmp(B, LLVMRealOLT, back, s, "");
+    if (error != NULL) {
+        val_t same = LLVMBuildFCmp(B, LLVMRealOEQ, back, s, "");
+        val_t minus = LLVMBuildFCmp(B, LLVMRealOLT, error, zero, "");
+        val_t plus = LLVMBuildFCmp(B, LLVMRealOGT, error, zero, "");
+        above = LLVMBuildOr(B, above, LLVMBuildAnd(B, same, minus, ""), "");
+        below = LLVMBuildOr(B, below, LLVMBuildAnd(B, same, plus, ""), "");
+    }
+    val_t wrong;
+    if (round == PTX_ROUND_RM) {
+        wrong = above;
+    } else if (round == PTX_ROUND_RP) {
+        wrong = below;
+    } else {
+        val_t positive = LLVMBuildFCmp(B, LLVMRealOGT, back, zero, "");
+        wrong = LLVMBuildSelect(B, positive, above, below, "");
+        val_t nothing = LLVMBuildFCmp(B, LLVMRealOEQ, back, zero, "");
+        wrong = LLVMBuildAnd(B, wrong, LLVMBuildNot(B, nothing, ""), "");
+    }
+    return LLVMBuildSelect(B, wrong, step(gen, r, round), r, "");
+}
+
+/* x + y of f64 without loss: the sum and its error. */
+static val_t two_sum(cpu_gen_t *gen, val_t x, val_t y, val_t *error)
+{
+    val_t s = LLVMBuildFAdd(B, x, y, "");
+    val_t t = LLVMBuildFSub(B, s, x, "");
+    val_t a = LLVMBuildFSub(B, x, LLVMBuildFSub(B, s, t, ""), "");
+    *error = LLVMBuildFAdd(B, a, LLVMBuildFSub(B, y, t, ""), "");
+    return s;
+}
+
+/* An exact sum of zero is -0 when rounding down, unless both terms are +0. */
+static val_t zero_sign(cpu_gen_t *gen, val_t r, val_t s, val_t x, val_t y, unsigned round)
+{
+    if (round != PTX_ROUND_RM) {
+        return r;
+    }
+    val_t none = LLVMBuildFCmp(B, LLVMRealOEQ, s, gen_flike(s, 0.0), "");
+    val_t signs = LLVMBuildOr(B, gen_bitcast(gen, x, gen->i64), gen_bitcast(gen, y, gen->i64), "");
+    val_t negative = LLVMBuildICmp(B, LLVMIntSLT, signs, gen_like(signs, 0), "");
+    return LLVMBuildSelect(B, LLVMBuildAnd(B, none, negative, ""), gen_flike(r, -0.0), r, "");
+}
+
+static val_t directed_sum(cpu_gen_t *gen, val_t x, val_t y, unsigned round)
+{
+    val_t error, s = two_sum(gen, x, y, &error);
+    return zero_sign(gen, gen_directed(gen, s, error, round), s, x, y, round);
+}
+
+static bool is_directed(const ptx_instr_t *i)
+{
+    return i->round == PTX_ROUND_RZ || i->round == PTX_ROUND_RM || i->round == PTX_ROUND_RP;
+}
+
+static val_t directed(cpu_gen_t *gen, val_t const *v)
+{
+    const ptx_instr_t *i = gen->i;
+    val_t x = to_f64(gen, v[0]), y = v[1] != NULL ? to_f64(gen, v[1]) : NULL;
+    switch (i->op) {
+    case PTX_OP_ADD:
+        return directed_sum(gen, x, y, i->round);
+    case PTX_OP_SUB:
+        return directed_sum(gen, x, LLVMBuildFNeg(B, y, ""), i->round);
+    case PTX_OP_MUL: /* exact in f64 */
+        return gen_directed(gen, LLVMBuildFMul(B, x, y, ""), NULL, i->round);
+    case PTX_OP_FMA:
+    case PTX_OP_MAD:
+        return directed_sum(gen, LLVMBuildFMul(B, x, y, ""), to_f64(gen, v[2]), i->round);
+    case PTX_OP_DIV: /* an f64 quotient or root of f32 lies on the right side of every f32 */
+        return gen_directed(gen, LLVMBuildFDiv(B, x, y, ""), NULL, i->round);
+    case PTX_OP_RCP:
+        return gen_directed(gen, LLVMBuildFDiv(B, gen_flike(x, 1.0), x, ""), NULL, i->round);
+    default: /* SQRT */
+        return gen_directed(gen, gen_call1(gen, "llvm.sqrt", x), NULL, i->round);
+    }
+}
+
+/* One NaN gives the other operand; -0 is below +0. */
+static val_t extreme(cpu_gen_t *gen, val_t x, val_t y, bool max)
+{
+    bool single = gen_element(x) == gen->f32;
+    type_t bits = single ? gen->i32 : gen->i64;
+    val_t less = LLVMBuildFCmp(B, max ? LLVMRealOGT : LLVMRealOLT, x, y, "");
+    val_t no_y = LLVMBuildFCmp(B, LLVMRealUNO, y, y, "");
+    val_t r = LLVMBuildSelect(B, LLVMBuildOr(B, less, no_y, ""), x, y, "");
+    val_t xb = gen_bitcast(gen, x, bits), yb = gen_bitcast(gen, y, bits);
+    val_t both = max ? LLVMBuildAnd(B, xb, yb, "") : LLVMBuildOr(B, xb, yb, "");
+    val_t same = LLVMBuildFCmp(B, LLVMRealOEQ, x, y, "");
+    r = LLVMBuildSelect(B, same, gen_bitcast(gen, both, gen_element(x)), r, "");
+    if ((gen->i->flags & PTX_F_NAN) != 0) {
+        val_t no = LLVMBuildFCmp(B, LLVMRealUNO, x, y, "");
+        val_t nan = gen_like(xb, single ? 0x7fffffffu : 0x7fffffffffffffffu);
+        r = LLVMBuildSelect(B, no, gen_bitcast(gen, nan, gen_element(x)), r, "");
+    }
+    return r;
+}
+
+static val_t reciprocal_root(cpu_gen_t *gen, val_t x)
+{
+    return LLVMBuildFDiv(B, gen_flike(x, 1.0), gen_call1(gen, "llvm.sqrt", x), "");
+}
+
+static val_t compute(cpu_gen_t *gen, val_t const *v)
+{
+    const ptx_instr_t *i = gen->i;
+    val_t x = v[0], y = v[1];
+    if (is_directed(i)) {
+        return directed(gen, v);
+    }
+    switch (i->op) {
+    case PTX_OP_ADD:
+        return LLVMBuildFAdd(B, x, y, "");
+    case PTX_OP_SUB:
+        return LLVMBuildFSub(B, x, y, "");
+    case PTX_OP_MUL:
+        return LLVMBuildFMul(B, x, y, "");
+    case PTX_OP_DIV:
+        return LLVMBuildFDiv(B, x, y, "");
+    case PTX_OP_FMA:
+    case PTX_OP_MAD:
+        return gen_call3(gen, "llvm.fma", x, y, v[2]);
+    case PTX_OP_RCP:
+        return LLVMBuildFDiv(B, gen_flike(x, 1.0), x, "");
+    case PTX_OP_SQRT:
+        return gen_call1(gen, "llvm.sqrt", x);
+    case PTX_OP_RSQRT:
+        return reciprocal_root(gen, x);
+    case PTX_OP_ABS:
+        return gen_call1(gen, "llvm.fabs", x);
+    case PTX_OP_NEG:
+        return LLVMBuildFNeg(B, x, "");
+    case PTX_OP_MIN:
+    case PTX_OP_MAX:
+        x = extreme(gen, x, y, i->op == PTX_OP_MAX);
+        return v[2] != NULL ? extreme(gen, x, v[2], i->op == PTX_OP_MAX) : x;
+    case PTX_OP_COPYSIGN:
+        return gen_call2(gen, "llvm.copysign", y, x);
+    case PTX_OP_SIN:
+    case PTX_OP_COS:
+    case PTX_OP_LG2:
+    case PTX_OP_EX2:
+    case PTX_OP_TANH:
+        return gen_math(gen, i->op, x);
+    default:
+        gen_fail(gen, i->mnemonic);
+        return x;
+    }
+}
+
+void gen_floating(cpu_gen_t *gen, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    bool ftz = (i->flags & PTX_F_FTZ) != 0;
+    val_t v[3] = {NULL, NULL, NULL};
+    for (unsigned n = 0; n < i->src_count && n < 3; n++) {
+        v[n] = gen_src(gen, n, i->type, vec);
+        if (ftz) {
+            v[n] = gen_flush(gen, v[n]);
+        }
+    }
+    val_t r = compute(gen, v);
+    if (ftz) {
+        r = gen_flush(gen, r);
+    }
+    if ((i->flags & PTX_F_SAT) != 0) {
+        r = gen_saturate(gen, r);
+    }
+    gen_write(gen, ptx_dst(gen->f, i, 0), r, i->type);
+}

@@ -1,0 +1,33 @@
+/* gen_state.h - what gen_flow.c, gen_barrier.c and gen_setup.c share. */
+#ifndef CPU_GEN_STATE_H
+#define CPU_GEN_STATE_H
+
+#include "gpu-proxy/cpu/jit/gen.h"
+
+typedef struct gen_flow {
+    bool need_fast, need_masks;
+    block_t *fast, *test, *run, *after;
+    block_t done;
+    bool *meets; /* per node: where all lanes may be together again */
+    uint32_t barrier_count;
+    uint32_t *barriers; /* nodes */
+    cpu_bits_t saved;   /* registers alive behind some barrier */
+    uint32_t *at;       /* per register: offset in the context */
+    uint32_t context_bytes;
+} gen_flow_t;
+
+/* gen_setup.c: launch values, and which lanes have threads */
+void gen_setup(cpu_gen_t *gen);
+bool gen_group_is_full(const cpu_gen_t *gen);     /* every lane of every group has a thread */
+bool gen_group_may_be_full(const cpu_gen_t *gen); /* of some group */
+val_t gen_valid_lanes(cpu_gen_t *gen, unsigned g);
+
+/* gen_barrier.c: stopping at barriers and going on */
+void gen_layout_context(cpu_gen_t *gen);
+void gen_barrier_stop(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n);
+void gen_barrier_arrive_masked(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n);
+void gen_barrier_resume(cpu_gen_t *gen, uint32_t k);
+void gen_barrier_resume_masked(cpu_gen_t *gen);
+void gen_barrier_done(cpu_gen_t *gen);
+
+#endif
