@@ -20,18 +20,10 @@ static uint32_t own_chunks(const ps_job_t *job)
 gb_status_t ps_ckpt_new(ps_params_t *ps, ps_job_t *job, uint64_t clock, uint32_t epoch,
                         ps_ckpt_t **out)
 {
-    pthread_mutex_lock(&job->lock);
-    uint32_t known = job->plan_bytes ? job->plan.chunk_count : 0;
-    pthread_mutex_unlock(&job->lock);
-    if (known == 0)
-        return gb_fail(GB_ERR_BUSY, "job %s has no model yet", job->name);
     ps_ckpt_t *ckpt = calloc(1, sizeof(*ckpt));
-    if (!ckpt || !(ckpt->chunks = calloc(known, sizeof(*ckpt->chunks)))) {
-        free(ckpt);
+    if (!ckpt)
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
-    }
     atomic_init(&ckpt->refs, 1);
-    atomic_init(&ckpt->remaining, own_chunks(job));
     ckpt->ps = ps;
     ckpt->job = ps_job_ref(job);
     ckpt->clock = clock;
@@ -46,6 +38,19 @@ gb_status_t ps_ckpt_new(ps_params_t *ps, ps_job_t *job, uint64_t clock, uint32_t
     return GB_OK;
 }
 
+gb_status_t ps_ckpt_arm(ps_ckpt_t *ckpt)
+{
+    pthread_mutex_lock(&ckpt->lock);
+    if (!ckpt->armed) {
+        ckpt->chunks = calloc(ckpt->job->plan.chunk_count, sizeof(*ckpt->chunks));
+        atomic_store(&ckpt->remaining, own_chunks(ckpt->job));
+        ckpt->armed = ckpt->chunks != NULL;
+    }
+    int armed = ckpt->armed;
+    pthread_mutex_unlock(&ckpt->lock);
+    return armed ? GB_OK : gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+}
+
 ps_ckpt_t *ps_ckpt_ref(ps_ckpt_t *ckpt)
 {
     atomic_fetch_add(&ckpt->refs, 1);
@@ -54,7 +59,7 @@ ps_ckpt_t *ps_ckpt_ref(ps_ckpt_t *ckpt)
 
 static void release_chunks(ps_ckpt_t *ckpt)
 {
-    for (uint32_t c = 0; c < ckpt->job->plan.chunk_count; c++) {
+    for (uint32_t c = 0; ckpt->chunks && c < ckpt->job->plan.chunk_count; c++) {
         ps_buf_unref(ckpt->chunks[c].weights);
         ps_buf_unref(ckpt->chunks[c].velocity);
         ckpt->chunks[c].weights = ckpt->chunks[c].velocity = NULL;

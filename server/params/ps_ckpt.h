@@ -24,7 +24,8 @@ typedef struct ps_ckpt {
     ps_job_t *job;
     uint64_t clock;
     uint32_t epoch;
-    atomic_uint remaining; /* chunks of this shard not captured yet */
+    atomic_uint remaining; /* chunks of this shard not captured yet; counts once it is armed */
+    int armed;             /* the model is known; under `lock` */
     atomic_int late;       /* a chunk was past the clock: there is no such checkpoint any more */
     struct {
         ps_buf_t *weights, *velocity;
@@ -36,13 +37,15 @@ typedef struct ps_ckpt {
     char path[512];
 } ps_ckpt_t;
 
-/* The job's model must be known: GB_ERR_BUSY else. */
 gb_status_t ps_ckpt_new(struct ps_params *ps, ps_job_t *job, uint64_t clock, uint32_t epoch,
                         ps_ckpt_t **out);
 ps_ckpt_t *ps_ckpt_ref(ps_ckpt_t *ckpt);
 void ps_ckpt_unref(ps_ckpt_t *ckpt);
 
-/* Any owner thread, once per chunk: captures it, or (chunk NULL) says that it cannot be had. The last
+/* Makes room for the chunks, once the job's model is known; any number of times. GB_ERR_NO_MEMORY. */
+gb_status_t ps_ckpt_arm(ps_ckpt_t *ckpt);
+
+/* Any owner thread, once per chunk of an armed checkpoint: captures it, or (chunk NULL) says that it cannot be had. The last
  * one hands the checkpoint to the writer. */
 void ps_ckpt_capture(ps_ckpt_t *ckpt, const ps_chunk_t *chunk);
 

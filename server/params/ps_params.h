@@ -112,7 +112,8 @@ gb_status_t ps_params_set_members(ps_params_t *ps, const char *job, uint32_t gen
 gb_status_t ps_params_leave(ps_params_t *ps, const char *job, uint32_t worker);
 
 /* Takes a checkpoint when the job reaches `clock` (the end of `epoch`), without stopping it: each
- * chunk is kept as it is at that clock and written by a thread of its own. */
+ * chunk is kept as it is at that clock and written by a thread of its own. The model need not be known
+ * yet. At most 8 may be outstanding: the oldest is given up then. */
 gb_status_t ps_params_checkpoint_at(ps_params_t *ps, const char *job, uint64_t clock,
                                     uint32_t epoch);
 

@@ -21,18 +21,11 @@ static gb_status_t need_job(ps_params_t *ps, const char *name, ps_job_t **out)
 static void enter_ckpt(ps_owner_t *owner, void *arg)
 {
     ps_ckpt_t *ckpt = arg;
-    ps_view_t *view = ps_view_find(owner, ckpt->job);
-    uint32_t expected = 0;
-    for (uint32_t c = 0; c < ckpt->job->plan.chunk_count; c++)
-        expected += ckpt->job->plan.chunks[c].shard == ckpt->job->shard &&
-                    ckpt->job->plan.chunks[c].owner == owner->index;
-    if (view && view->index) {
+    ps_view_t *view = ps_view_get(owner, ckpt->job);
+    if (view)
         ps_view_ckpt(view, ckpt);
-    } else {
-        /* The model is not declared at this owner yet: nothing to keep. */
-        for (uint32_t i = 0; i < expected; i++)
-            ps_ckpt_capture(ckpt, NULL);
-    }
+    else
+        gb_log(GB_LOG_ERROR, "job %s: out of memory for a checkpoint", ckpt->job->name);
 }
 
 gb_status_t ps_params_checkpoint_at(ps_params_t *ps, const char *name, uint64_t clock,
@@ -52,8 +45,7 @@ gb_status_t ps_params_checkpoint_at(ps_params_t *ps, const char *name, uint64_t 
         return st;
     ps_owners_call(ps, enter_ckpt, ckpt);
     if (atomic_load(&ckpt->late))
-        st = gb_fail(GB_ERR_INVALID, "job %s is past clock %llu, or has no weights yet", name,
-                     (unsigned long long)clock);
+        st = gb_fail(GB_ERR_INVALID, "job %s is past clock %llu", name, (unsigned long long)clock);
     ps_ckpt_unref(ckpt);
     return st;
 }
@@ -62,7 +54,7 @@ typedef struct {
     ps_job_t *job;
     pthread_mutex_t lock;
     uint64_t newest, oldest;
-    uint32_t chunks, members, connections;
+    uint32_t chunks, unready, members, connections;
 } look_t;
 
 static void look(ps_owner_t *owner, void *arg)
@@ -76,6 +68,7 @@ static void look(ps_owner_t *owner, void *arg)
         uint64_t version = view->chunks[c].version;
         l->newest = version > l->newest ? version : l->newest;
         l->oldest = version < l->oldest ? version : l->oldest;
+        l->unready += !view->chunks[c].ready;
     }
     l->chunks += view->chunk_count;
     const ps_segment_t *segment = ps_members_at(&view->members, UINT64_MAX);
@@ -109,7 +102,10 @@ gb_status_t ps_params_checkpoint_now(ps_params_t *ps, const char *name, uint32_t
         /* The job runs on: with several owner threads the newest clock may have passed before all of
          * them know of the checkpoint; then the next one is tried. */
         ps_ckpt_t *ckpt;
-        st = ps_ckpt_new(ps, job, look_at(ps, job).newest, epoch, &ckpt);
+        look_t l = look_at(ps, job);
+        st = l.chunks == 0 || l.unready > 0
+                 ? gb_fail(GB_ERR_BUSY, "job %s has no weights yet", name)
+                 : ps_ckpt_new(ps, job, l.newest, epoch, &ckpt);
         if (st != GB_OK)
             break;
         ps_owners_call(ps, enter_ckpt, ckpt);
@@ -120,7 +116,8 @@ gb_status_t ps_params_checkpoint_now(ps_params_t *ps, const char *name, uint32_t
         ps_ckpt_unref(ckpt);
     } while (st == GB_ERR_AGAIN && gb_now_ns() < end);
     ps_job_unref(job);
-    return st == GB_ERR_AGAIN ? gb_fail(GB_ERR_BUSY, "job %s has no weights yet", name) : st;
+    return st == GB_ERR_AGAIN ? gb_fail(GB_ERR_TIMEOUT, "job %s runs ahead of its checkpoint", name)
+                              : st;
 }
 
 /* ---- reports ---- */

@@ -304,6 +304,7 @@ static gb_status_t make_chunks(ps_view_t *view)
     }
     view->index = index;
     view->ready = view->job->restore != NULL;
+    ps_view_declared(view);
     return GB_OK;
 }
 

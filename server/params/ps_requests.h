@@ -10,4 +10,7 @@ void ps_view_step_all(ps_view_t *view);
 /* A chunk has a new version: captures it for the checkpoints that wait for that. */
 void ps_view_stepped(ps_view_t *view, const ps_chunk_t *chunk);
 
+/* The model is known now: checkpoints that waited for it are entered. */
+void ps_view_declared(ps_view_t *view);
+
 #endif

@@ -31,15 +31,22 @@ ps_view_t *ps_view_get(ps_owner_t *owner, ps_job_t *job)
     return view;
 }
 
+/* The checkpoint will not be had: says so for each chunk that it still waits for. */
+static void ckpt_drop(ps_view_t *view, uint32_t i)
+{
+    ps_ckpt_t *ckpt = view->ckpts[i];
+    for (uint32_t c = 0; c < view->chunk_count; c++) {
+        if (view->chunks[c].version < ckpt->clock)
+            ps_ckpt_capture(ckpt, NULL);
+    }
+    view->ckpts[i] = view->ckpts[--view->ckpt_count];
+    ps_ckpt_unref(ckpt);
+}
+
 void ps_view_free(ps_view_t *view)
 {
-    for (uint32_t i = 0; i < view->ckpt_count; i++) {
-        for (uint32_t c = 0; c < view->chunk_count; c++) {
-            if (view->chunks[c].version < view->ckpts[i]->clock)
-                ps_ckpt_capture(view->ckpts[i], NULL);
-        }
-        ps_ckpt_unref(view->ckpts[i]);
-    }
+    while (view->ckpt_count > 0)
+        ckpt_drop(view, view->ckpt_count - 1);
     for (uint32_t c = 0; c < view->chunk_count; c++)
         ps_chunk_clear(&view->chunks[c]);
     free(view->chunks);
@@ -61,18 +68,24 @@ static int ckpt_open(const ps_view_t *view, const ps_ckpt_t *ckpt)
     return 0;
 }
 
-/* Chunks past the clock, or without weights: there is no such checkpoint to be had. */
+/* Chunks past the clock, or at it without weights: there is no such checkpoint to be had. */
 static int ckpt_late(const ps_view_t *view, const ps_ckpt_t *ckpt)
 {
     for (uint32_t c = 0; c < view->chunk_count; c++) {
-        if (!view->chunks[c].ready || view->chunks[c].version > ckpt->clock)
+        const ps_chunk_t *chunk = &view->chunks[c];
+        if (chunk->version > ckpt->clock || (chunk->version == ckpt->clock && !chunk->ready))
             return 1;
     }
-    return view->ckpt_count == sizeof(view->ckpts) / sizeof(view->ckpts[0]);
+    return 0;
 }
 
-void ps_view_ckpt(ps_view_t *view, ps_ckpt_t *ckpt)
+static void ckpt_enter(ps_view_t *view, ps_ckpt_t *ckpt)
 {
+    if (ps_ckpt_arm(ckpt) != GB_OK) {
+        gb_log(GB_LOG_ERROR, "job %s: no checkpoint at clock %llu: %s", view->job->name,
+               (unsigned long long)ckpt->clock, gb_why());
+        return;
+    }
     int late = ckpt_late(view, ckpt);
     for (uint32_t c = 0; c < view->chunk_count; c++) {
         if (late || view->chunks[c].version == ckpt->clock)
@@ -80,6 +93,28 @@ void ps_view_ckpt(ps_view_t *view, ps_ckpt_t *ckpt)
     }
     if (!late && ckpt_open(view, ckpt))
         view->ckpts[view->ckpt_count++] = ps_ckpt_ref(ckpt);
+}
+
+void ps_view_ckpt(ps_view_t *view, ps_ckpt_t *ckpt)
+{
+    if (view->ckpt_count == PS_MAX_CKPTS)
+        ckpt_drop(view, 0);
+    if (view->index)
+        ckpt_enter(view, ckpt);
+    else
+        view->ckpts[view->ckpt_count++] = ps_ckpt_ref(ckpt);
+}
+
+void ps_view_declared(ps_view_t *view)
+{
+    ps_ckpt_t *waiting[PS_MAX_CKPTS];
+    uint32_t count = view->ckpt_count;
+    memcpy(waiting, view->ckpts, count * sizeof(waiting[0]));
+    view->ckpt_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        ckpt_enter(view, waiting[i]);
+        ps_ckpt_unref(waiting[i]);
+    }
 }
 
 void ps_view_stepped(ps_view_t *view, const ps_chunk_t *chunk)

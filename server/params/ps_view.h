@@ -11,6 +11,8 @@
 #include "server/params/ps_conn.h"
 #include "server/params/ps_job.h"
 
+enum { PS_MAX_CKPTS = 8 };
+
 typedef struct ps_view {
     struct ps_view *next;
     ps_owner_t *owner;
@@ -24,7 +26,7 @@ typedef struct ps_view {
     ps_conn_t *claimer;
     ps_waiter_t *claims; /* those who wait for the answer */
     uint32_t claim_count, claim_cap;
-    ps_ckpt_t *ckpts[8]; /* checkpoints that wait for chunks of ours */
+    ps_ckpt_t *ckpts[PS_MAX_CKPTS]; /* that wait for chunks of ours, or for the model */
     uint32_t ckpt_count;
 } ps_view_t;
 
@@ -53,7 +55,8 @@ void ps_view_new_generation(ps_view_t *view, uint32_t generation);
 
 void ps_view_leave(ps_view_t *view, uint32_t worker);
 
-/* Enters a checkpoint: captures chunks that are at its clock, waits for the others. */
+/* Enters a checkpoint: captures chunks that are at its clock, waits for the others, and for the model
+ * if that is not known yet. */
 void ps_view_ckpt(ps_view_t *view, ps_ckpt_t *ckpt);
 
 /* Ends all connections of the job with a notice. */

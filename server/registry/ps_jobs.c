@@ -77,7 +77,7 @@ static void add_job(ps_registry_t *registry, ps_job_t *job)
 static gb_status_t make_on_shard(ps_registry_t *registry, ps_job_t *job, int restore)
 {
     ps_params_job_t description = {
-        .name = job->name, .generation = job->generation, .restore = restore};
+        .name = job->exchange, .generation = job->generation, .restore = restore};
     uint64_t clock = 0;
     uint32_t epoch = 0;
     gb_status_t status = ps_optimizer_parse(job->optimizer, &description.optimizer);
