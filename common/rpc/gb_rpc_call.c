@@ -62,6 +62,7 @@ static int start_batch(gb_rpc_call_t *call, const grpc_op *ops, size_t count, gb
     tag->fn = fn;
     tag->call = call;
     gb_rpc_call_hold(call);
+    atomic_store_explicit(&tag->handed, 1, memory_order_release);
     grpc_call_error error = grpc_call_start_batch(call->call, ops, count, tag, NULL);
     if (error == GRPC_CALL_OK)
         return 1;
@@ -377,6 +378,7 @@ gb_status_t gb_rpc_call_arm(gb_rpc_server_t *server, const gb_rpc_entry_t *entry
     grpc_metadata_array_init(&call->metadata);
     call->on_new.fn = on_new;
     call->on_new.call = call;
+    atomic_store_explicit(&call->on_new.handed, 1, memory_order_release);
     grpc_call_error error;
     if (entry) {
         int stream = entry->method->stream;

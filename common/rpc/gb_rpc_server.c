@@ -78,6 +78,7 @@ static void *cq_main(void *arg)
             continue;
         }
         gb_rpc_tag_t *tag = event.tag;
+        atomic_load_explicit(&tag->handed, memory_order_acquire);
         gb_rpc_call_t *call = tag->call;
         tag->fn(call, event.success);
         gb_rpc_call_unref(call);
