@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "gpu-proxy/cpu/driver/cpu_event.h"
+#include "gpu-proxy/cpu/driver/cpu_guard.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_module.h"
 #include "gpu-proxy/cpu/driver/cpu_stream.h"
@@ -42,6 +43,7 @@ CUresult cpu_context_open(cpu_device_t *device, unsigned flags, bool primary,
         cpu_object_put(&made->object);
         return result;
     }
+    cpu_guard_install(true);
     *context = made;
     return CUDA_SUCCESS;
 }

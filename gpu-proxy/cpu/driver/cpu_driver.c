@@ -10,7 +10,6 @@
 
 #include "common/core/gb_log.h"
 #include "common/core/gb_opt.h"
-#include "gpu-proxy/cpu/driver/cpu_guard.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_sched.h"
 #include "gpu-proxy/cpu/jit/cpu_code.h"
@@ -242,7 +241,6 @@ static void init(void)
         outcome = cpu_sched_start(driver->config.threads, driver->config.speed);
     if (outcome)
         return;
-    cpu_guard_install();
     pthread_atfork(NULL, NULL, forget);
     atomic_store(&ready, driver);
 }

@@ -2,15 +2,19 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const int guarded[] = {SIGSEGV, SIGBUS, SIGFPE};
 enum { GUARDED = sizeof(guarded) / sizeof(guarded[0]), STACK_BYTES = 64 << 10 };
 
 static struct sigaction previous[GUARDED];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of installing */
+static _Atomic int64_t looked;                           /* when; 0: never */
 static __thread cpu_guard_t *current __attribute__((tls_model("initial-exec")));
+static __thread int passing; /* a handler of the program's is under way */
 static __thread void *own_stack;
 
 /* Hands the signal to whoever had it before us. */
@@ -20,14 +24,17 @@ static void pass_on(int number, siginfo_t *info, void *context)
     for (int i = 0; i < GUARDED; i++)
         if (guarded[i] == number)
             old = &previous[i];
-    if (old->sa_flags & SA_SIGINFO) {
-        old->sa_sigaction(number, info, context);
-    } else if (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN) {
+    /* A handler that hands on to ours, which it found in its place, must not get it back for ever. */
+    int again = passing++;
+    if (again || old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN) {
         /* The default action: the faulting instruction runs again and ends the process. */
         signal(number, SIG_DFL);
+    } else if (old->sa_flags & SA_SIGINFO) {
+        old->sa_sigaction(number, info, context);
     } else {
         old->sa_handler(number);
     }
+    passing--;
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -40,24 +47,37 @@ static void on_signal(int number, siginfo_t *info, void *context)
     }
     current = NULL;
     guard->signal = number;
+    guard->address = info->si_addr;
     siglongjmp(guard->jump, 1);
 }
 
-static void install(void)
+static void put_in_place(int i)
 {
-    struct sigaction action;
+    struct sigaction action, found;
+    if (sigaction(guarded[i], NULL, &found) == 0 && (found.sa_flags & SA_SIGINFO) &&
+        found.sa_sigaction == on_signal)
+        return;
     memset(&action, 0, sizeof(action));
     action.sa_sigaction = on_signal;
     /* NODEFER: the handler is left by a jump that does not restore the mask. */
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     sigemptyset(&action.sa_mask);
-    for (int i = 0; i < GUARDED; i++)
-        sigaction(guarded[i], &action, &previous[i]);
+    previous[i] = found;
+    sigaction(guarded[i], &action, NULL);
 }
 
-void cpu_guard_install(void)
+void cpu_guard_install(bool now)
 {
-    pthread_once(&once, install);
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time); /* ticks every few milliseconds */
+    int64_t tick = (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    if (!now && atomic_load_explicit(&looked, memory_order_relaxed) == tick)
+        return;
+    atomic_store_explicit(&looked, tick, memory_order_relaxed);
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < GUARDED; i++)
+        put_in_place(i);
+    pthread_mutex_unlock(&lock);
 }
 
 void cpu_guard_thread_start(void)

@@ -8,16 +8,20 @@
 #define CPU_GUARD_H
 
 #include <setjmp.h>
+#include <stdbool.h>
 
 #include "common/cuda/gb_cuda.h"
 
 typedef struct cpu_guard {
     sigjmp_buf jump;
     volatile int signal; /* that ended the work */
+    void *volatile address;
 } cpu_guard_t;
 
-/* Installs the handlers, once per process. */
-void cpu_guard_install(void);
+/* Installs the handlers where they are not in place: at first, and again when the program has put its
+ * own over them, which are then called for what is the program's. Unless told to look `now`, it looks
+ * every few milliseconds at most, so it may be called on every launch. Thread-safe. */
+void cpu_guard_install(bool now);
 
 /* Gives the calling thread (one of the device's own) an alternate signal stack. */
 void cpu_guard_thread_start(void);

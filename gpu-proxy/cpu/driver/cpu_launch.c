@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/core/gb_log.h"
+#include "gpu-proxy/cpu/driver/cpu_guard.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 
 typedef struct {
@@ -253,6 +254,7 @@ CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
     memcpy(op->block, shape->block, sizeof(op->block));
     op->dynamic_shared = shape->dynamic_shared;
     op->id = atomic_fetch_add_explicit(&launch_ids, 1, memory_order_relaxed) + 1;
+    cpu_guard_install(false);
     uint64_t ctas = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
     cpu_op_init(&op->op, &launch_ops, ctas, shape->cooperative ? 1 : grain_of(ctas));
     return cpu_sched_submit(stream, &op->op, NULL);

@@ -161,6 +161,8 @@ static CUresult run_guarded(cpu_op_t *op, cpu_seat_t *seat, uint64_t first)
         cpu_guard_set(NULL);
     } else {
         result = cpu_guard_result(&guard);
+        gb_log(GB_LOG_WARN, "a %s was ended by signal %d at address %p", op->ops->name,
+               guard.signal, guard.address);
     }
     return result;
 }
