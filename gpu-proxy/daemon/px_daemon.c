@@ -31,6 +31,7 @@ enum {
     ACCEPT_BATCH = 16,     /* per round, so that a flood does not starve the rest */
     PAUSE_MS = 100,        /* no accepting, after the descriptors ran out */
     REAP_MS = 200,         /* a second net below SIGCHLD, while sessions run */
+    NONCES = 1024,         /* preambles remembered, so that a recorded one starts no process */
 };
 
 struct px_daemon {
@@ -44,7 +45,9 @@ struct px_daemon {
     int signals;
     int wake;
     atomic_int stop;
-    uint64_t accept_again; /* gb_now_ns() until which accepting pauses */
+    uint64_t accept_again;                 /* gb_now_ns() until which accepting pauses */
+    uint8_t nonces[NONCES][GB_NONCE_SIZE]; /* of the preambles accepted last, a ring */
+    unsigned next_nonce;
     char endpoint[GB_ENDPOINT_TEXT];
     void (*changed)(void *arg);
     void *changed_arg;
@@ -190,6 +193,17 @@ static gb_status_t start_session(px_daemon_t *d, const px_arrival_t *arrival,
     return st;
 }
 
+/* A recorded preamble could not get through the handshake, but it would cost a process. */
+static gb_status_t check_fresh(px_daemon_t *d, const gb_preamble_t *facts)
+{
+    for (int i = 0; i < NONCES; i++)
+        if (!memcmp(d->nonces[i], facts->nonce, GB_NONCE_SIZE))
+            return gb_fail(GB_ERR_UNAUTHORISED, "a preamble of lease %016llx comes a second time",
+                           (unsigned long long)facts->lease);
+    memcpy(d->nonces[d->next_nonce++ % NONCES], facts->nonce, GB_NONCE_SIZE);
+    return GB_OK;
+}
+
 /* The checks in the order in which they reveal something: the proof comes first. */
 static gb_status_t admit(px_daemon_t *d, const px_arrival_t *arrival)
 {
@@ -201,7 +215,9 @@ static gb_status_t admit(px_daemon_t *d, const px_arrival_t *arrival)
     if (st != GB_OK)
         return st;
     gb_wipe(&key, sizeof key); /* the grant has it too */
-    st = px_grants_find(d->grants, facts.lease, &grant);
+    st = check_fresh(d, &facts);
+    if (st == GB_OK)
+        st = px_grants_find(d->grants, facts.lease, &grant);
     if (st == GB_OK)
         st = gb_preamble_allowed(arrival->fd, &facts, d->config.insecure);
     if (st == GB_OK && facts.connection)

@@ -312,7 +312,7 @@ static void garbage_and_slow_clients(void **state)
     proxy_t *p = *state;
     int fd[8];
     uint8_t preamble[GB_PREAMBLE_SIZE];
-    gb_preamble_t facts = {.service = GB_SERVICE_SESSION, .lease = LEASE};
+    gb_preamble_t facts = {.service = GB_SERVICE_SESSION, .lease = LEASE, .nonce = {1}};
     gb_link_t *honest = dial(&p->tcp, 1);
     assert_int_equal(gb_preamble_encode(&facts, &KEY, preamble), GB_OK);
 
@@ -346,19 +346,30 @@ static void garbage_and_slow_clients(void **state)
     wait_sessions(p, 0, 5);
 }
 
-static void a_replayed_preamble_is_worth_nothing(void **state)
+/* A preamble without the key behind it fails the handshake; a second time it starts nothing. */
+static void a_recorded_preamble_is_worth_nothing(void **state)
 {
     proxy_t *p = *state;
     uint8_t preamble[GB_PREAMBLE_SIZE];
+    uint8_t answer[GB_ANSWER_SIZE];
     gb_preamble_t facts = {
         .service = GB_SERVICE_SESSION, .security = GB_SECURITY_TLS, .lease = LEASE, .session = 9};
+    const gb_status_t expected[2] = {GB_OK, GB_ERR_UNAUTHORISED};
     int fd;
+    memset(facts.nonce, 7, sizeof facts.nonce);
     assert_int_equal(gb_preamble_encode(&facts, &KEY, preamble), GB_OK);
-    assert_int_equal(gb_socket_connect(&p->tcp, in_seconds(5), &fd), GB_OK);
-    assert_int_equal(send(fd, preamble, sizeof preamble, MSG_NOSIGNAL), sizeof preamble);
-    assert_int_equal(send(fd, "f not a TLS handshake", 21, MSG_NOSIGNAL), 21);
-    wait_closed(fd);
-    wait_sessions(p, 0, 5);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gb_socket_connect(&p->tcp, in_seconds(5), &fd), GB_OK);
+        assert_int_equal(send(fd, preamble, sizeof preamble, MSG_NOSIGNAL), sizeof preamble);
+        assert_int_equal(gb_socket_wait(fd, GB_SOCKET_IN, in_seconds(5)), GB_OK);
+        assert_int_equal(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
+        assert_int_equal(gb_answer_decode(answer, "there"), expected[i]);
+        assert_int_equal(session_count(p), i == 0);
+        if (i == 0)
+            assert_int_equal(send(fd, "f not a TLS handshake", 21, MSG_NOSIGNAL), 21);
+        wait_closed(fd);
+        wait_sessions(p, 0, 5);
+    }
 }
 
 static void the_session_limit_holds(void **state)
@@ -415,7 +426,7 @@ int main(void)
         cmocka_unit_test(revocation_and_expiry_end_sessions),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(garbage_and_slow_clients),
-        cmocka_unit_test(a_replayed_preamble_is_worth_nothing),
+        cmocka_unit_test(a_recorded_preamble_is_worth_nothing),
         cmocka_unit_test(the_session_limit_holds),
         cmocka_unit_test(sessions_end_with_the_daemon),
     };
