@@ -74,7 +74,7 @@ static CUresult run(const gb_cuda_table_t *t, const char *command)
 
 int main(void)
 {
-    const gb_driver_t *driver;
+    static const gb_driver_t *driver; /* stays reachable: a driver is never unloaded */
     char command[128];
     if (gb_driver_choose("remote", &driver) != GB_OK) {
         fprintf(stderr, "proxy_client: %s\n", gb_why());
