@@ -37,7 +37,7 @@ static process_t spawn_shard(const char *folder, const char *generation, const c
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(out[1], 1);
         execl(GABLE_BUILD_DIR "/tests/params_shard", "params_shard", folder, generation, restore,
-              checkpoint, (char *)NULL);
+              checkpoint, "2", (char *)NULL);
         _exit(127);
     }
     close(out[1]);
