@@ -18,4 +18,7 @@ CUresult rc_module_function(rc_call_t *call, rc_object_t *module, const char *na
 CUresult rc_module_global(rc_call_t *call, rc_object_t *module, const char *name,
                           CUdeviceptr *address, size_t *size);
 
+/* The function that a kernel stands for in the current context, loading its library there. */
+CUresult rc_kernel_function(rc_call_t *call, rc_object_t *kernel, rc_object_t **out);
+
 #endif

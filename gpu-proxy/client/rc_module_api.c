@@ -169,12 +169,13 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 CUresult rc_function_of(rc_call_t *call, CUfunction function, rc_object_t **out)
 {
-    (void)call;
     rc_object_t *object = rc_object_get(RC_FUNCTION, function);
-    if (!object)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *out = object;
-    return CUDA_SUCCESS;
+    if (object) {
+        *out = object;
+        return CUDA_SUCCESS;
+    }
+    object = rc_object_get(RC_KERNEL, function);
+    return object ? rc_kernel_function(call, object, out) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult find_function(CUfunction handle, rc_call_t *call, rc_function_t **out)

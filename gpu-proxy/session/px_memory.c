@@ -153,6 +153,24 @@ CUresult px_do_cuMemcpyDtoHAsync_v2(px_call_t *call)
     return result;
 }
 
+static CUresult launch_cooperative(px_call_t *call, const px_wire_launch_t *l, CUfunction function,
+                                   CUstream stream, void **extra)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE};
+    attribute.value.cooperative = 1;
+    CUlaunchConfig config = {.gridDimX = l->grid[0],
+                             .gridDimY = l->grid[1],
+                             .gridDimZ = l->grid[2],
+                             .blockDimX = l->block[0],
+                             .blockDimY = l->block[1],
+                             .blockDimZ = l->block[2],
+                             .sharedMemBytes = l->shared,
+                             .hStream = stream,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    return call->cuda->cuLaunchKernelEx(&config, function, NULL, extra);
+}
+
 /* px_wire_launch_t, then the parameters, packed */
 CUresult px_do_cuLaunchKernel(px_call_t *call)
 {
@@ -165,6 +183,8 @@ CUresult px_do_cuLaunchKernel(px_call_t *call)
     void *packed = (void *)(uintptr_t)(call->payload + sizeof(*l));
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &params,
                      CU_LAUNCH_PARAM_END};
+    if (l->cooperative)
+        return launch_cooperative(call, l, function, stream, params ? extra : NULL);
     return call->cuda->cuLaunchKernel(function, l->grid[0], l->grid[1], l->grid[2], l->block[0],
                                       l->block[1], l->block[2], l->shared, stream, NULL,
                                       params ? extra : NULL);

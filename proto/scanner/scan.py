@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import catalogue  # noqa: E402
 import common_out  # noqa: E402
+import check_out  # noqa: E402
 import coverage_out  # noqa: E402
 import remote_out  # noqa: E402
 
@@ -23,6 +24,8 @@ OUTPUTS = {
     "gb_cuda_ops.c": common_out.ops_source,
     "cu_defaults.c": common_out.defaults_source,
     "cu_symbols.c": common_out.resolver_source,
+    "cuda_facts.inc": check_out.facts,
+    "cuda_signatures.c": check_out.signatures,
     "px_calls.c": remote_out.session_calls,
     "rc_stubs.c": remote_out.client_stubs,
     "libcuda.map": common_out.version_script,
