@@ -32,9 +32,11 @@ CUresult rc_begin_in_context(rc_call_t *call)
     return !result && !call->context ? CUDA_ERROR_INVALID_CONTEXT : result;
 }
 
-/* All handles of a call must live at one session; it is the one called. */
+/* All handles and all memory of a call must live at one session; it is the one called. */
 static CUresult belongs(rc_call_t *call, const rc_object_t *object)
 {
+    if (call->place && call->place != object->session)
+        return CUDA_ERROR_INVALID_VALUE;
     if (call->owner && call->owner->session != object->session)
         return CUDA_ERROR_INVALID_HANDLE;
     call->owner = object->context;
@@ -92,8 +94,10 @@ CUresult rc_use_range(rc_call_t *call, CUdeviceptr address, uint64_t count, uint
         return CUDA_ERROR_INVALID_VALUE;
     if (size > block.range.size - (address - block.range.start))
         return CUDA_ERROR_INVALID_VALUE;
-    if (call->session && block.device->session != call->session)
+    rc_session_t *place = block.device->session;
+    if ((call->owner && call->owner->session != place) || (call->place && call->place != place))
         return CUDA_ERROR_INVALID_VALUE;
+    call->place = place;
     return CUDA_SUCCESS;
 }
 

@@ -10,6 +10,7 @@ typedef struct {
     rc_object_t *context;  /* current one, NULL if none */
     rc_session_t *session; /* whom the call goes to: the handles' session, else the context's */
     rc_object_t *owner;    /* context of the handles used, if any */
+    rc_session_t *place;   /* session of the memory used, if any */
     rc_object_t *dropped;  /* handle that the call ends */
 } rc_call_t;
 

@@ -1,0 +1,627 @@
+/* The remote client against a real proxy: what calls do, and which errors they find.
+ * usage: test_remote_calls null|cpu      with `null`, contents of memory are not checked */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cuda/gb_driver.h"
+#include "tests/e2e/remoting/proxy.h"
+#include "tests/e2e/remoting/saxpy_ptx.h"
+
+#define OK(call) assert_int_equal((call), CUDA_SUCCESS)
+#define FAILS(call, error) assert_int_equal((call), (error))
+
+static const gb_cuda_table_t *cuda;
+static int real; /* the driver computes */
+static CUcontext context;
+static CUmodule module;
+static CUfunction saxpy;
+
+static void start(void)
+{
+    OK(cuda->cuInit(0));
+    OK(cuda->cuInit(0));
+    OK(cuda->cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuda->cuCtxSetCurrent(context));
+    OK(cuda->cuModuleLoadData(&module, saxpy_ptx));
+    OK(cuda->cuModuleGetFunction(&saxpy, module, "saxpy"));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    start();
+    return 0;
+}
+
+static void expect(const float *y, unsigned n, float factor)
+{
+    for (unsigned i = 0; real && i < n; i++)
+        if (y[i] != factor * (float)(i % 1000))
+            fail_msg("element %u is %f", i, (double)y[i]);
+}
+
+static float *numbers(unsigned n)
+{
+    float *x = malloc(n * sizeof(*x));
+    for (unsigned i = 0; i < n; i++)
+        x[i] = (float)(i % 1000);
+    return x;
+}
+
+/* All ways to launch, over a size that is no multiple of anything. */
+static void launches(void **state)
+{
+    (void)state;
+    unsigned n = 100003;
+    float a = 2, *x = numbers(n), *y = calloc(n, sizeof(*y));
+    CUdeviceptr dx, dy;
+    OK(cuda->cuMemAlloc_v2(&dx, n * 4));
+    OK(cuda->cuMemAlloc_v2(&dy, n * 4));
+    OK(cuda->cuMemcpyHtoD_v2(dx, x, n * 4));
+    OK(cuda->cuMemsetD32_v2(dy, 0, n));
+    void *args[] = {&dy, &dx, &a, &n};
+    unsigned grid = (n + 255) / 256;
+    OK(cuda->cuLaunchKernel(saxpy, grid, 1, 1, 256, 1, 1, 0, NULL, args, NULL));
+    struct {
+        CUdeviceptr y, x;
+        float a;
+        unsigned n;
+    } packed = {dy, dx, a, n};
+    size_t size = sizeof(packed);
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    OK(cuda->cuLaunchKernel(saxpy, grid, 1, 1, 256, 1, 1, 0, NULL, NULL, extra));
+    CUlaunchConfig config = {.gridDimX = grid,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 256,
+                             .blockDimY = 1,
+                             .blockDimZ = 1};
+    OK(cuda->cuLaunchKernelEx(&config, saxpy, args, NULL));
+    OK(cuda->cuMemcpyDtoH_v2(y, dy, n * 4));
+    expect(y, n, 6);
+    OK(cuda->cuMemFree_v2(dx));
+    OK(cuda->cuMemFree_v2(dy));
+    free(x);
+    free(y);
+}
+
+static void libraries(void **state)
+{
+    (void)state;
+    unsigned n = 1000, count = 0;
+    float a = 3, *x = numbers(n), y[1000];
+    CUlibrary library;
+    CUkernel kernel;
+    CUfunction function;
+    CUdeviceptr dx, dy, global;
+    size_t bytes;
+    const char *name;
+    OK(cuda->cuLibraryLoadData(&library, saxpy_ptx, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuda->cuLibraryGetKernel(&kernel, library, "saxpy"));
+    FAILS(cuda->cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_ERROR_NOT_FOUND);
+    OK(cuda->cuLibraryGetKernelCount(&count, library));
+    assert_int_equal(count, 3);
+    OK(cuda->cuKernelGetName(&name, kernel));
+    assert_string_equal(name, "saxpy");
+    OK(cuda->cuKernelGetFunction(&function, kernel));
+    if (real) {
+        OK(cuda->cuLibraryGetGlobal(&global, &bytes, library, "counter"));
+        assert_int_equal(bytes, 4);
+        OK(cuda->cuMemcpyDtoH_v2(&count, global, 4));
+        assert_int_equal(count, 7);
+    }
+    OK(cuda->cuMemAlloc_v2(&dx, n * 4));
+    OK(cuda->cuMemAlloc_v2(&dy, n * 4));
+    OK(cuda->cuMemcpy(dx, (CUdeviceptr)(uintptr_t)x, n * 4));
+    OK(cuda->cuMemsetD8_v2(dy, 0, n * 4));
+    void *args[] = {&dy, &dx, &a, &n};
+    OK(cuda->cuLaunchKernel((CUfunction)kernel, 4, 1, 1, 256, 1, 1, 0, NULL, args, NULL));
+    OK(cuda->cuMemcpy((CUdeviceptr)(uintptr_t)y, dy, n * 4));
+    expect(y, n, 3);
+    OK(cuda->cuLibraryUnload(library));
+    FAILS(cuda->cuKernelGetName(&name, kernel), CUDA_ERROR_INVALID_HANDLE);
+    FAILS(cuda->cuLibraryUnload(library), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuda->cuMemFree_v2(dx));
+    OK(cuda->cuMemFree_v2(dy));
+    free(x);
+}
+
+/* Sizes around the limits of inline copies and pieces. */
+static void copies(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1,      7,      4096,   8191,   8192,    8193,
+                                   262143, 262144, 262145, 524288, 1000003, 5000001};
+    CUstream stream;
+    OK(cuda->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        size_t n = sizes[i];
+        uint8_t *in = malloc(n), *out = malloc(n);
+        CUdeviceptr a, b;
+        for (size_t k = 0; k < n; k++)
+            in[k] = (uint8_t)(k * 31 + i);
+        OK(cuda->cuMemAlloc_v2(&a, n));
+        OK(cuda->cuMemAlloc_v2(&b, n));
+        OK(cuda->cuMemcpyHtoDAsync_v2(a, in, n, stream));
+        OK(cuda->cuMemcpyDtoDAsync_v2(b, a, n, stream));
+        OK(cuda->cuMemcpyDtoHAsync_v2(out, b, n, stream));
+        OK(cuda->cuStreamSynchronize(stream));
+        assert_true(!real || memcmp(in, out, n) == 0);
+        OK(cuda->cuMemFree_v2(a));
+        OK(cuda->cuMemFree_v2(b));
+        free(in);
+        free(out);
+    }
+    OK(cuda->cuStreamDestroy_v2(stream));
+}
+
+static void streams_and_events(void **state)
+{
+    (void)state;
+    CUstream a, b;
+    CUevent from, to, untimed;
+    CUcontext owner;
+    CUdeviceptr p;
+    float ms = -1;
+    unsigned flags = 9, value = 0;
+    OK(cuda->cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuda->cuStreamCreateWithPriority(&b, 0, 0));
+    OK(cuda->cuEventCreate(&from, 0));
+    OK(cuda->cuEventCreate(&to, CU_EVENT_BLOCKING_SYNC));
+    OK(cuda->cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+    OK(cuda->cuMemAlloc_v2(&p, 64));
+    OK(cuda->cuEventRecord(from, a));
+    OK(cuda->cuMemsetD32Async(p, 5, 16, a));
+    OK(cuda->cuEventRecord(to, a));
+    OK(cuda->cuStreamWaitEvent(b, to, 0));
+    OK(cuda->cuStreamWriteValue32_v2(b, p, 77, 0));
+    OK(cuda->cuStreamWaitValue32_v2(a, p, 77, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuda->cuStreamSynchronize(a));
+    OK(cuda->cuEventSynchronize(to));
+    OK(cuda->cuEventQuery(to));
+    OK(cuda->cuEventElapsedTime_v2(&ms, from, to));
+    assert_true(ms >= 0);
+    OK(cuda->cuMemcpyDtoH_v2(&value, p, 4));
+    assert_true(!real || value == 77);
+    OK(cuda->cuStreamGetFlags(a, &flags));
+    assert_int_equal(flags, CU_STREAM_NON_BLOCKING);
+    OK(cuda->cuStreamGetCtx(a, &owner));
+    assert_ptr_equal(owner, context);
+    OK(cuda->cuStreamQuery(CU_STREAM_PER_THREAD));
+    OK(cuda->cuStreamSynchronize(CU_STREAM_LEGACY));
+    OK(cuda->cuEventDestroy_v2(from));
+    OK(cuda->cuEventDestroy_v2(to));
+    OK(cuda->cuEventDestroy_v2(untimed));
+    OK(cuda->cuStreamDestroy_v2(a));
+    OK(cuda->cuStreamDestroy_v2(b));
+    OK(cuda->cuMemFree_v2(p));
+    FAILS(cuda->cuStreamDestroy_v2(a), CUDA_ERROR_INVALID_HANDLE);
+    FAILS(cuda->cuEventQuery(to), CUDA_ERROR_INVALID_HANDLE);
+    FAILS(cuda->cuStreamSynchronize(b), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuda->cuCtxSynchronize());
+}
+
+static void bad_handles(void **state)
+{
+    (void)state;
+    void *rubbish[] = {(void *)3, (void *)0xdeadbeef, (void *)-1, &saxpy,
+                       (void *)((uintptr_t)context ^ 1)};
+    unsigned n = 1;
+    float a = 1;
+    CUdeviceptr p = 0;
+    void *args[] = {&p, &p, &a, &n};
+    int attribute;
+    CUfunction f;
+    for (size_t i = 0; i < sizeof(rubbish) / sizeof(rubbish[0]); i++) {
+        void *bad = rubbish[i];
+        FAILS(cuda->cuStreamSynchronize(bad), CUDA_ERROR_INVALID_HANDLE);
+        FAILS(cuda->cuStreamDestroy_v2(bad), CUDA_ERROR_INVALID_HANDLE);
+        FAILS(cuda->cuEventRecord(bad, NULL), CUDA_ERROR_INVALID_HANDLE);
+        FAILS(cuda->cuEventDestroy_v2(bad), CUDA_ERROR_INVALID_HANDLE);
+        FAILS(cuda->cuModuleUnload(bad), CUDA_ERROR_INVALID_HANDLE);
+        FAILS(cuda->cuModuleGetFunction(&f, bad, "saxpy"), CUDA_ERROR_INVALID_HANDLE);
+        FAILS(cuda->cuFuncGetAttribute(&attribute, 0, bad), CUDA_ERROR_INVALID_HANDLE);
+        FAILS(cuda->cuLaunchKernel(bad, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL),
+              CUDA_ERROR_INVALID_HANDLE);
+        FAILS(cuda->cuLaunchKernel(saxpy, 1, 1, 1, 1, 1, 1, 0, bad, args, NULL),
+              CUDA_ERROR_INVALID_HANDLE);
+        FAILS(cuda->cuCtxSetCurrent(bad), CUDA_ERROR_INVALID_CONTEXT);
+        FAILS(cuda->cuCtxDestroy_v2(bad), CUDA_ERROR_INVALID_CONTEXT);
+        FAILS(cuda->cuMemFree_v2((CUdeviceptr)(uintptr_t)bad), CUDA_ERROR_INVALID_VALUE);
+    }
+    FAILS(cuda->cuCtxDestroy_v2(context), CUDA_ERROR_INVALID_CONTEXT); /* a primary one */
+    FAILS(cuda->cuModuleGetFunction(&f, module, "nothing"), CUDA_ERROR_NOT_FOUND);
+    FAILS(cuda->cuModuleGetFunction(&f, module, ""), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void null_pointers(void **state)
+{
+    (void)state;
+    size_t size;
+    CUdeviceptr p;
+    FAILS(cuda->cuDeviceGetCount(NULL), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuDeviceGetName(NULL, 10, 0), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuDeviceGetAttribute(NULL, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuDeviceTotalMem_v2(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemAlloc_v2(NULL, 10), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemAlloc_v2(&p, 0), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemGetInfo_v2(NULL, &size), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemGetInfo_v2(&size, NULL), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemHostAlloc(NULL, 10, 0), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuStreamCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuEventCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuModuleLoadData(NULL, saxpy_ptx), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuModuleGetFunction(NULL, module, "saxpy"), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuCtxGetCurrent(NULL), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuCtxGetDevice(NULL), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuDevicePrimaryCtxRetain(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 16),
+          CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuCtxGetLimit(NULL, CU_LIMIT_STACK_SIZE), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuLaunchKernel(saxpy, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+          CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuLaunchKernelEx(NULL, saxpy, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void bad_values(void **state)
+{
+    (void)state;
+    unsigned n = 1;
+    float a = 1, host[4] = {0};
+    CUdeviceptr p, q;
+    CUstream stream;
+    CUevent event;
+    CUdevice device;
+    int value;
+    OK(cuda->cuMemAlloc_v2(&p, 1000));
+    void *args[] = {&p, &p, &a, &n};
+    FAILS(cuda->cuDeviceGet(&device, 99), CUDA_ERROR_INVALID_DEVICE);
+    FAILS(cuda->cuDeviceGet(&device, -1), CUDA_ERROR_INVALID_DEVICE);
+    FAILS(cuda->cuDeviceGetAttribute(&value, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuDeviceGetAttribute(&value, 100000, 0), CUDA_ERROR_INVALID_VALUE);
+    /* grids and blocks */
+    FAILS(cuda->cuLaunchKernel(saxpy, 0, 1, 1, 1, 1, 1, 0, NULL, args, NULL),
+          CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuLaunchKernel(saxpy, 1, 1, 1, 0, 1, 1, 0, NULL, args, NULL),
+          CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuLaunchKernel(saxpy, 1, 1, 1, 4096, 1, 1, 0, NULL, args, NULL),
+          CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuLaunchKernel(saxpy, 1, 1, 1, 1024, 2, 1, 0, NULL, args, NULL),
+          CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuLaunchKernel(saxpy, 1, 70000, 1, 1, 1, 1, 0, NULL, args, NULL),
+          CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuLaunchKernel(saxpy, 1, 1, 1, 1, 1, 1, 1u << 30, NULL, args, NULL),
+          CUDA_ERROR_INVALID_VALUE);
+    /* ranges and overflow */
+    FAILS(cuda->cuMemcpyHtoD_v2(p, host, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemcpyHtoD_v2(p + 999, host, 2), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemcpyHtoD_v2(p, NULL, 4), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemcpyHtoD_v2(0, host, 4), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemcpyDtoH_v2(host, p + 1000, 1), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemcpyDtoH_v2(NULL, p, 4), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemcpyDtoD_v2(p, p + 600, 500), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemsetD32_v2(p, 0, SIZE_MAX / 2), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemsetD8_v2(p, 0, 1001), CUDA_ERROR_INVALID_VALUE);
+    OK(cuda->cuMemcpyHtoD_v2(p, NULL, 0));
+    OK(cuda->cuMemFree_v2(0));
+    FAILS(cuda->cuMemFree_v2(p + 1), CUDA_ERROR_INVALID_VALUE);
+    OK(cuda->cuMemFree_v2(p));
+    FAILS(cuda->cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemcpyHtoD_v2(p, host, 4), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuMemAlloc_v2(&q, (size_t)1 << 60), CUDA_ERROR_OUT_OF_MEMORY);
+    FAILS(cuda->cuStreamCreate(&stream, 99), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuEventCreate(&event, 99), CUDA_ERROR_INVALID_VALUE);
+    /* none of it sticks */
+    OK(cuda->cuCtxSynchronize());
+}
+
+static void bad_modules(void **state)
+{
+    (void)state;
+    static const char cut[] = "\x50\xed\x55\xba\x01\x00\x10";
+    CUmodule m;
+    char log[256] = "?";
+    CUjit_option names[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)(uintptr_t)sizeof(log)};
+    FAILS(cuda->cuModuleLoad(&m, "/nonexistent/file.ptx"), CUDA_ERROR_FILE_NOT_FOUND);
+    if (!real)
+        return;
+    assert_int_not_equal(cuda->cuModuleLoadData(&m, "this is no PTX"), 0);
+    assert_int_not_equal(cuda->cuModuleLoadData(&m, cut), 0);
+    assert_int_not_equal(
+        cuda->cuModuleLoadDataEx(&m, ".version 7.0\n.target sm_70\nrubbish", 2, names, values), 0);
+    assert_string_not_equal(log, "?");
+    OK(cuda->cuCtxSynchronize());
+}
+
+static void pointers(void **state)
+{
+    (void)state;
+    CUdeviceptr p, base;
+    size_t size;
+    void *host;
+    unsigned type = 0;
+    int ordinal = -1;
+    OK(cuda->cuMemAlloc_v2(&p, 5000));
+    assert_int_equal(p % 256, 0);
+    OK(cuda->cuMemGetAddressRange_v2(&base, &size, p + 4999));
+    assert_int_equal(base, p);
+    assert_int_equal(size, 5000);
+    OK(cuda->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1));
+    assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+    OK(cuda->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+    assert_int_equal(ordinal, 0);
+    FAILS(cuda->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                      (CUdeviceptr)(uintptr_t)&type),
+          CUDA_ERROR_INVALID_VALUE);
+    OK(cuda->cuMemHostAlloc(&host, 12345, CU_MEMHOSTALLOC_PORTABLE));
+    memset(host, 1, 12345);
+    OK(cuda->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   (CUdeviceptr)(uintptr_t)host));
+    assert_int_equal(type, CU_MEMORYTYPE_HOST);
+    OK(cuda->cuMemFreeHost(host));
+    FAILS(cuda->cuMemFreeHost(host), CUDA_ERROR_INVALID_VALUE);
+    OK(cuda->cuMemFree_v2(p));
+}
+
+/* Freed memory is found again, however often. */
+static void allocation_churn(void **state)
+{
+    (void)state;
+    size_t before, after, total;
+    CUdeviceptr held[64] = {0};
+    OK(cuda->cuMemGetInfo_v2(&before, &total));
+    uint32_t seed = 1;
+    for (int i = 0; i < 4000; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        CUdeviceptr *p = &held[(seed >> 8) % 64];
+        OK(cuda->cuMemFree_v2(*p));
+        *p = 0;
+        OK(cuda->cuMemAlloc_v2(p, 1 + (seed >> 12) % (i % 16 ? 20000 : 3000000)));
+    }
+    for (int i = 0; i < 64; i++)
+        OK(cuda->cuMemFree_v2(held[i]));
+    OK(cuda->cuCtxSynchronize());
+    OK(cuda->cuMemGetInfo_v2(&after, &total));
+    assert_true(after <= total);
+    assert_true(!real || before - after < total / 2);
+}
+
+static void own_contexts(void **state)
+{
+    (void)state;
+    CUcontext own, top, other;
+    CUdeviceptr p;
+    CUstream stream;
+    CUfunction f;
+    CUmodule m;
+    OK(cuda->cuCtxCreate_v2(&own, 0, 0));
+    OK(cuda->cuCtxGetCurrent(&top));
+    assert_ptr_equal(top, own);
+    OK(cuda->cuMemAlloc_v2(&p, 100));
+    OK(cuda->cuStreamCreate(&stream, 0));
+    OK(cuda->cuModuleLoadData(&m, saxpy_ptx));
+    OK(cuda->cuModuleGetFunction(&f, m, "saxpy"));
+    /* a function of another context */
+    unsigned n = 0;
+    float a = 0;
+    void *args[] = {&p, &p, &a, &n};
+    FAILS(cuda->cuLaunchKernel(saxpy, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL),
+          CUDA_ERROR_INVALID_HANDLE);
+    OK(cuda->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(cuda->cuCtxSynchronize());
+    OK(cuda->cuCtxPushCurrent_v2(context));
+    OK(cuda->cuCtxPopCurrent_v2(&other));
+    assert_ptr_equal(other, context);
+    OK(cuda->cuCtxDestroy_v2(own));
+    FAILS(cuda->cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+    FAILS(cuda->cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuModuleUnload(m), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuda->cuCtxGetCurrent(&top));
+    assert_ptr_equal(top, context);
+    OK(cuda->cuCtxSetCurrent(NULL));
+    FAILS(cuda->cuMemAlloc_v2(&p, 100), CUDA_ERROR_INVALID_CONTEXT);
+    FAILS(cuda->cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuda->cuCtxSetCurrent(context));
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, ROUNDS = 30 };
+
+static void *worker(void *arg)
+{
+    unsigned n = 2000 + (unsigned)(uintptr_t)arg * 17;
+    float a = 1, *x = numbers(n), *y = malloc(n * sizeof(*y));
+    CUdeviceptr dx, dy;
+    CUcontext before;
+    CUstream stream;
+    CUresult result = cuda->cuCtxGetCurrent(&before);
+    if (before) /* of another thread */
+        return (void *)1;
+    if (!result)
+        result = cuda->cuCtxSetCurrent(context);
+    for (int round = 0; round < ROUNDS && !result; round++) {
+        CUresult (*const steps)(CUdeviceptr *, size_t) = cuda->cuMemAlloc_v2;
+        result = steps(&dx, n * 4);
+        result = result ? result : steps(&dy, n * 4);
+        result = result ? result : cuda->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+        result = result ? result : cuda->cuMemcpyHtoDAsync_v2(dx, x, n * 4, stream);
+        result = result ? result : cuda->cuMemsetD32Async(dy, 0, n, stream);
+        void *args[] = {&dy, &dx, &a, &n};
+        for (int k = 0; k < 5 && !result; k++)
+            result = cuda->cuLaunchKernel(saxpy, (n + 127) / 128, 1, 1, 128, 1, 1, 0, stream, args,
+                                          NULL);
+        result = result ? result : cuda->cuMemcpyDtoHAsync_v2(y, dy, n * 4, stream);
+        for (unsigned i = 0; real && i < n && !result; i++)
+            if (y[i] != 5 * x[i])
+                result = CUDA_ERROR_UNKNOWN;
+        result = result ? result : cuda->cuStreamDestroy_v2(stream);
+        result = result ? result : cuda->cuMemFree_v2(dx);
+        result = result ? result : cuda->cuMemFree_v2(dy);
+    }
+    free(x);
+    free(y);
+    return (void *)(uintptr_t)result;
+}
+
+static void threads(void **state)
+{
+    (void)state;
+    pthread_t all[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&all[i], NULL, worker, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *result;
+        pthread_join(all[i], &result);
+        assert_int_equal((uintptr_t)result, 0);
+    }
+}
+
+static void *nothing_much(void *arg)
+{
+    CUcontext current;
+    (void)arg;
+    cuda->cuCtxSetCurrent(context);
+    cuda->cuCtxGetCurrent(&current);
+    return (void *)(uintptr_t)cuda->cuStreamQuery(CU_STREAM_PER_THREAD);
+}
+
+/* More threads than there are lanes, one after the other. */
+static void many_threads(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 600; i++) {
+        pthread_t thread;
+        void *result;
+        assert_int_equal(pthread_create(&thread, NULL, nothing_much, NULL), 0);
+        pthread_join(thread, &result);
+        assert_int_equal((uintptr_t)result, 0);
+    }
+}
+
+/* What one thread has queued is seen by another thread's copy, once told: no flush in between. */
+typedef struct {
+    CUdeviceptr p;
+    unsigned want, got;
+    CUresult result;
+} handover_t;
+
+static void *read_back(void *arg)
+{
+    handover_t *h = arg;
+    h->result = cuda->cuCtxSetCurrent(context);
+    if (!h->result)
+        h->result = cuda->cuMemcpyDtoH_v2(&h->got, h->p, 4);
+    return NULL;
+}
+
+static void handed_over(void **state)
+{
+    (void)state;
+    handover_t h = {0};
+    OK(cuda->cuMemAlloc_v2(&h.p, 4));
+    for (unsigned i = 1; i <= 50; i++) {
+        pthread_t thread;
+        h.want = i;
+        OK(cuda->cuMemsetD32Async(h.p, i, 1, NULL));
+        assert_int_equal(pthread_create(&thread, NULL, read_back, &h), 0);
+        pthread_join(thread, NULL);
+        OK(h.result);
+        assert_true(!real || h.got == i);
+    }
+    OK(cuda->cuMemFree_v2(h.p));
+}
+
+/* A wait that blocks one thread leaves the others going: the second thread ends the first one's wait. */
+static void *wait_for_flag(void *arg)
+{
+    (void)arg;
+    CUresult result = cuda->cuCtxSetCurrent(context);
+    return (void *)(uintptr_t)(result ? result : cuda->cuStreamSynchronize(*(CUstream *)arg));
+}
+
+static void other_lanes_go_on(void **state)
+{
+    (void)state;
+    CUstream waiting, writing;
+    CUdeviceptr flag;
+    pthread_t thread;
+    void *result;
+    OK(cuda->cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING));
+    OK(cuda->cuStreamCreate(&writing, CU_STREAM_NON_BLOCKING));
+    OK(cuda->cuMemAlloc_v2(&flag, 4));
+    OK(cuda->cuMemsetD32Async(flag, 0, 1, writing));
+    OK(cuda->cuStreamSynchronize(writing));
+    OK(cuda->cuStreamWaitValue32_v2(waiting, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_flag, &waiting), 0);
+    for (int i = 0; i < 20; i++)
+        OK(cuda->cuStreamSynchronize(writing));
+    OK(cuda->cuStreamWriteValue32_v2(writing, flag, 1, 0));
+    pthread_join(thread, &result);
+    assert_int_equal((uintptr_t)result, 0);
+    OK(cuda->cuStreamDestroy_v2(waiting));
+    OK(cuda->cuStreamDestroy_v2(writing));
+    OK(cuda->cuMemFree_v2(flag));
+}
+
+/* A fault sticks to its context. It comes last. */
+static void faults_stick(void **state)
+{
+    (void)state;
+    CUfunction wild;
+    CUdeviceptr p = 0;
+    void *args[] = {&p};
+    if (!real)
+        return;
+    OK(cuda->cuModuleGetFunction(&wild, module, "wild"));
+    OK(cuda->cuLaunchKernel(wild, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    FAILS(cuda->cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    FAILS(cuda->cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    FAILS(cuda->cuMemAlloc_v2(&p, 4), CUDA_ERROR_ILLEGAL_ADDRESS);
+    FAILS(cuda->cuLaunchKernel(saxpy, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL),
+          CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(launches),
+        cmocka_unit_test(libraries),
+        cmocka_unit_test(copies),
+        cmocka_unit_test(streams_and_events),
+        cmocka_unit_test(bad_handles),
+        cmocka_unit_test(null_pointers),
+        cmocka_unit_test(bad_values),
+        cmocka_unit_test(bad_modules),
+        cmocka_unit_test(pointers),
+        cmocka_unit_test(allocation_churn),
+        cmocka_unit_test(own_contexts),
+        cmocka_unit_test(threads),
+        cmocka_unit_test(many_threads),
+        cmocka_unit_test(handed_over),
+        cmocka_unit_test(other_lanes_go_on),
+        cmocka_unit_test(faults_stick),
+    };
+    proxy_t proxy;
+    const gb_driver_t *driver;
+    const char *kind = argc > 1 ? argv[1] : "null";
+    need_compiler(kind);
+    real = strcmp(kind, "null") != 0;
+    proxy_start(&proxy, kind);
+    setenv("GABLE_PROXIES", proxy.endpoint, 1);
+    if (gb_driver_open(GABLE_BUILD_DIR "/lib/gable/remote/libcuda.so.1", &driver))
+        return 1;
+    cuda = &driver->table;
+    int failed = cmocka_run_group_tests(tests, set_up, NULL);
+    proxy_stop(&proxy);
+    return failed;
+}

@@ -1,0 +1,276 @@
+/* The session against a client that speaks the protocol by hand, well or badly; `null` driver. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "common/frame/gb_frame.h"
+#include "gb_cuda_ops.h"
+#include "gpu-proxy/session/px_session.h"
+#include "proto/px_wire.h"
+
+#define SECONDS(n) (gb_now_ns() + (n) * 1000000000ull)
+
+static gb_cuda_table_t cuda;
+static gb_link_t *mine, *theirs;
+static pthread_t thread;
+static gb_status_t ended;
+
+static void *session(void *arg)
+{
+    static px_session_config_t config;
+    (void)arg;
+    config.driver = &cuda;
+    config.driver_name = "null";
+    ended = px_session_run(&config, theirs);
+    gb_link_shutdown(theirs);
+    return NULL;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    px_null_driver(&cuda);
+    if (gb_link_pair(&mine, &theirs))
+        return 1;
+    return pthread_create(&thread, NULL, session, NULL);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gb_link_close(mine);
+    gb_link_close(theirs);
+    return 0;
+}
+
+static void send_frame(uint16_t op, uint32_t lane, uint32_t sequence, const void *bytes,
+                       uint32_t size)
+{
+    uint8_t header[GB_FRAME_HEADER];
+    gb_frame_t frame = {.length = size, .operation = op, .lane = lane, .sequence = sequence};
+    gb_frame_encode(&frame, header);
+    struct iovec iov[2] = {{header, sizeof(header)}, {(void *)(uintptr_t)bytes, size}};
+    assert_int_equal(gb_link_sendv(mine, iov, 2), GB_OK);
+}
+
+/* The next reply; its result. */
+static uint32_t receive(gb_frame_t *frame, uint8_t *bytes, size_t cap)
+{
+    uint8_t header[GB_FRAME_HEADER];
+    px_wire_result_t head;
+    assert_int_equal(gb_link_recv(mine, header, sizeof(header), SECONDS(10)), GB_OK);
+    assert_int_equal(gb_frame_decode(header, PX_WIRE_MAX, frame), GB_OK);
+    assert_true(frame->length <= cap && frame->length >= sizeof(head));
+    assert_int_equal(gb_link_recv(mine, bytes, frame->length, SECONDS(10)), GB_OK);
+    memcpy(&head, bytes, sizeof(head));
+    return head.result;
+}
+
+static uint8_t reply[64 << 10];
+
+static void say_hello(uint32_t version)
+{
+    px_wire_hello_t hello = {version, 1, "test"};
+    send_frame(PX_OP_HELLO, 0, 1, &hello, sizeof(hello));
+}
+
+static void greet(void)
+{
+    gb_frame_t frame;
+    px_wire_welcome_t welcome;
+    say_hello(PX_WIRE_VERSION);
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), 0);
+    memcpy(&welcome, reply + sizeof(px_wire_result_t), sizeof(welcome));
+    assert_int_equal(welcome.version, PX_WIRE_VERSION);
+    assert_int_equal(welcome.device_count, 1);
+    assert_int_equal(welcome.driver_version, 13000);
+}
+
+static void expect_end(gb_status_t status)
+{
+    uint8_t byte;
+    size_t got;
+    gb_status_t gone = GB_OK;
+    while (gone == GB_OK)
+        gone = gb_link_recv_some(mine, &byte, 1, SECONDS(10), &got);
+    assert_int_equal(gone, GB_ERR_LOST);
+    pthread_join(thread, NULL);
+    assert_int_equal(ended, status);
+}
+
+static void goodbye(void **state)
+{
+    (void)state;
+    greet();
+    assert_int_equal(gb_link_goodbye(mine), GB_OK);
+    expect_end(GB_OK);
+}
+
+static void end_without_goodbye(void **state)
+{
+    (void)state;
+    greet();
+    gb_link_shutdown(mine);
+    pthread_join(thread, NULL);
+    assert_int_equal(ended, GB_ERR_LOST);
+}
+
+static void foreign_version(void **state)
+{
+    (void)state;
+    gb_frame_t frame;
+    px_wire_welcome_t welcome;
+    say_hello(PX_WIRE_VERSION + 1);
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), 0);
+    memcpy(&welcome, reply + sizeof(px_wire_result_t), sizeof(welcome));
+    assert_int_equal(welcome.version, PX_WIRE_VERSION);
+    /* and nothing else is done for it */
+    send_frame(GB_OP_cuCtxSynchronize, 0, 2, NULL, 0);
+    expect_end(GB_ERR_PROTOCOL);
+}
+
+static void call_before_hello(void **state)
+{
+    (void)state;
+    send_frame(GB_OP_cuCtxSynchronize, 0, 1, NULL, 0);
+    expect_end(GB_ERR_PROTOCOL);
+}
+
+static void garbage(void **state)
+{
+    (void)state;
+    uint8_t bytes[64];
+    memset(bytes, 0xa5, sizeof(bytes));
+    greet();
+    assert_int_equal(gb_link_send(mine, bytes, sizeof(bytes)), GB_OK);
+    pthread_join(thread, NULL);
+    assert_true(ended == GB_ERR_PROTOCOL || ended == GB_ERR_VERSION);
+}
+
+static void unknown_operation(void **state)
+{
+    (void)state;
+    greet();
+    send_frame(GB_OP_CALL_END, 0, 2, NULL, 0);
+    expect_end(GB_ERR_PROTOCOL);
+}
+
+static void short_payload(void **state)
+{
+    (void)state;
+    uint64_t one = 1;
+    greet();
+    send_frame(GB_OP_cuLaunchKernel, 0, 2, &one, sizeof(one));
+    expect_end(GB_ERR_PROTOCOL);
+}
+
+static void unknown_context(void **state)
+{
+    (void)state;
+    uint64_t number = 4711;
+    greet();
+    send_frame(PX_OP_SET_CONTEXT, 0, 2, &number, sizeof(number));
+    expect_end(GB_ERR_PROTOCOL);
+}
+
+static void lane_out_of_range(void **state)
+{
+    (void)state;
+    greet();
+    send_frame(GB_OP_cuCtxSynchronize, 1u << 30, 2, NULL, 0);
+    expect_end(GB_ERR_PROTOCOL);
+}
+
+/* Numbers that stand for nothing give errors, not crashes; queued failures stick and are told. */
+static void wrong_numbers(void **state)
+{
+    (void)state;
+    gb_frame_t frame;
+    uint64_t args[4] = {99, 0, 0, 0};
+    uint64_t retain[3] = {16, 0, 0}, number = 16;
+    greet();
+    send_frame(GB_OP_cuStreamSynchronize, 0, 2, args, 8);
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(frame.sequence, 2);
+    send_frame(GB_OP_cuModuleGetGlobal_v2, 0, 3, args, 16);
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_ERROR_INVALID_HANDLE);
+    send_frame(GB_OP_cuMemAlloc_v2, 0, 4, args, 8);
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_ERROR_INVALID_CONTEXT);
+    send_frame(GB_OP_cuDevicePrimaryCtxRetain, 0, 5, retain, sizeof(retain));
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), 0);
+    send_frame(PX_OP_SET_CONTEXT, 0, 6, &number, sizeof(number));
+    send_frame(GB_OP_cuEventRecord, 0, 7, args, 16); /* queued: no answer */
+    send_frame(GB_OP_cuCtxSynchronize, 0, 8, NULL, 0);
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(frame.sequence, 8);
+    assert_true(frame.flags & GB_FRAME_ERROR);
+    assert_int_equal(gb_link_goodbye(mine), GB_OK);
+    expect_end(GB_OK);
+}
+
+/* ---- a call that waits holds up its lane only ---- */
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static CUresult wait_at_gate(void)
+{
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    return CUDA_SUCCESS;
+}
+
+static void lanes(void **state)
+{
+    (void)state;
+    gb_frame_t frame;
+    uint64_t retain[3] = {16, 0, 0}, number = 16;
+    cuda.cuCtxSynchronize = wait_at_gate;
+    greet();
+    send_frame(GB_OP_cuDevicePrimaryCtxRetain, 0, 2, retain, sizeof(retain));
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), 0);
+    pthread_mutex_lock(&gate);
+    for (uint32_t lane = 0; lane < 3; lane++) {
+        send_frame(PX_OP_SET_CONTEXT, lane, 10 + lane, &number, sizeof(number));
+        send_frame(GB_OP_cuCtxSynchronize, lane, 20 + lane, NULL, 0);
+    }
+    for (uint32_t i = 0; i < 10; i++) {
+        send_frame(PX_OP_SET_CONTEXT, 7, 100 + i, &number, sizeof(number));
+        send_frame(GB_OP_cuMemGetInfo_v2, 7, 200 + i, NULL, 0);
+        receive(&frame, reply, sizeof(reply));
+        assert_int_equal(frame.sequence, 200 + i);
+    }
+    pthread_mutex_unlock(&gate);
+    unsigned seen = 0;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(receive(&frame, reply, sizeof(reply)), 0);
+        assert_int_equal(frame.sequence, 20 + frame.lane);
+        seen |= 1u << frame.lane;
+    }
+    assert_int_equal(seen, 7);
+    assert_int_equal(gb_link_goodbye(mine), GB_OK);
+    expect_end(GB_OK);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(goodbye),
+        CASE(end_without_goodbye),
+        CASE(foreign_version),
+        CASE(call_before_hello),
+        CASE(garbage),
+        CASE(unknown_operation),
+        CASE(short_payload),
+        CASE(unknown_context),
+        CASE(lane_out_of_range),
+        CASE(wrong_numbers),
+        CASE(lanes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
