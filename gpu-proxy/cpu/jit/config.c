@@ -117,9 +117,15 @@ gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, boo
     c->layout = layout_of(&o->shape, c->width, warps || counted);
     c->strips = 1;
     cpu_analyse_forms(a);
+    unsigned registers = avx512 ? V4_REGISTERS : V3_REGISTERS;
+    if (!warps && !counted && o->width == 0 && c->width == 2 * lanes &&
+        2 * a->max_live > registers) { /* half as wide: one register each */
+        c->width = lanes;
+        cpu_analyse_forms(a);
+    }
     unsigned strips = counted || c->width == 1 ? 1
                       : o->strips              ? o->strips
-                                  : strips_for(a, lanes, avx512 ? V4_REGISTERS : V3_REGISTERS);
+                                               : strips_for(a, lanes, registers);
     if (strips != 1) {
         c->strips = strips;
         cpu_analyse_forms(a);

@@ -9,7 +9,7 @@
  * gen_math.c     approximations: ex2, lg2, sin, cos, tanh
  * gen_cvt.c      conversions
  * gen_cmp.c      setp, set, selp, slct, moves
- * gen_mem.c      loads and stores; gen_addr.c: addresses and their checks
+ * gen_mem.c      loads and stores; gen_addr.c, gen_verify.c: addresses and their checks
  * gen_atom.c     atomic operations
  * gen_warp.c     shuffles, votes, matches
  *
@@ -31,13 +31,22 @@ typedef LLVMValueRef val_t;
 typedef LLVMTypeRef type_t;
 typedef LLVMBasicBlockRef block_t;
 
-enum { GEN_MAX_STRIPS = 8, GEN_MAX_EXTENTS = 64 };
+enum { GEN_MAX_STRIPS = 8, GEN_MAX_EXTENTS = 64, GEN_MAX_VERIFIED = 32 };
 
 typedef struct {
     uint64_t extent, align;
     bool shared;
     val_t limit;
 } gen_limit_t;
+
+/* Accesses through one register that one check has covered, in the node being generated. */
+typedef struct {
+    uint32_t reg;
+    unsigned g, size, space;
+    int64_t low, high; /* offsets of first lanes: [low, high] */
+    bool write;
+    val_t fine; /* i1, or NULL: certainly fine from here on */
+} gen_verified_t;
 
 typedef struct cpu_gen {
     const cpu_analysis_t *a;
@@ -81,6 +90,8 @@ typedef struct cpu_gen {
     val_t masks[GEN_MAX_STRIPS]; /* <W x i1> per strip, when masked */
     val_t mask;                  /* of the present instruction; NULL: every lane */
     val_t guard;                 /* of a pure instruction: where to keep the old value; or NULL */
+    gen_verified_t verified[GEN_MAX_VERIFIED];
+    unsigned verified_count;
     const char **symbols;
     unsigned symbol_count;
     bool uses_local;
@@ -196,6 +207,14 @@ val_t gen_checked_store(cpu_gen_t *gen, const gen_addr_t *a, val_t values, block
 val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a);
 val_t gen_addresses(cpu_gen_t *gen, const gen_addr_t *a); /* exact, in their space */
 uint32_t gen_access(const gen_addr_t *a);
+/* ---- gen_verify.c: one check for several accesses ---- */
+/* Is the access covered? Makes the check if it is the first of several. NULL: certainly fine; else an
+ * i1 that tells. `*covered` false: the caller must check by itself. */
+val_t gen_verify(cpu_gen_t *gen, const gen_addr_t *a, bool *covered);
+void gen_verify_reset(cpu_gen_t *gen);                /* at the start of a node */
+void gen_verify_forget(cpu_gen_t *gen, uint32_t reg); /* the register has a new value */
+val_t gen_fast_check(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_t extent);
+void gen_store_addresses(cpu_gen_t *gen, val_t addresses);
 val_t gen_buffer(cpu_gen_t *gen, uint64_t offset);
 val_t gen_offset(cpu_gen_t *gen, val_t pointer, uint64_t offset);
 val_t gen_helper(cpu_gen_t *gen, size_t offset, type_t *type, val_t *args, unsigned count);

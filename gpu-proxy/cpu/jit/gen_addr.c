@@ -77,13 +77,18 @@ static void add_index(cpu_gen_t *gen, gen_addr_t *a)
     val_t index = gen_index(gen, &base), whole;
     val_t wide = a->form.sign ? LLVMBuildSExt(B, index, gen->i64, "")
                               : LLVMBuildZExt(B, index, gen->i64, "");
-    uint64_t reach = (uint64_t)(int64_t)a->form.step * (gen->W - 1);
-    val_t last = plus_constant(gen, wide, reach);
+    int64_t reach = (int64_t)a->form.step * (gen->W - 1);
     if (a->form.sign) {
-        val_t back = LLVMBuildTrunc(B, last, gen->i32, "");
-        whole = LLVMBuildICmp(B, LLVMIntEQ, LLVMBuildSExt(B, back, gen->i64, ""), last, "");
+        int64_t edge = reach >= 0 ? INT32_MAX - reach : INT32_MIN - reach;
+        whole = LLVMBuildICmp(B, reach >= 0 ? LLVMIntSLE : LLVMIntSGE, index,
+                              gen_like(index, (uint64_t)edge), "");
     } else {
-        whole = LLVMBuildICmp(B, LLVMIntULE, last, gen_like(last, UINT32_MAX), "");
+        int64_t edge = reach >= 0 ? UINT32_MAX - reach : -reach;
+        whole = LLVMBuildICmp(B, reach >= 0 ? LLVMIntULE : LLVMIntUGE, index,
+                              gen_like(index, (uint64_t)edge), "");
+    }
+    if (reach > INT32_MAX || reach < INT32_MIN) {
+        whole = LLVMConstInt(gen->i1, 0, 0);
     }
     val_t scaled = LLVMBuildMul(B, wide, gen_like(wide, (uint64_t)a->form.scale), "");
     a->first = LLVMBuildAdd(B, a->first, scaled, "");
@@ -190,7 +195,7 @@ static val_t offset_in_range(cpu_gen_t *gen, const gen_addr_t *a, val_t address,
 }
 
 /* i1 (per lane): the access is fine. */
-static val_t fast_check(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_t extent)
+val_t gen_fast_check(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_t extent)
 {
     val_t limit, t = offset_in_range(gen, a, address, extent, &limit);
     uint64_t align = size_of(a);
@@ -218,7 +223,7 @@ static val_t to_pointer(cpu_gen_t *gen, const gen_addr_t *a, val_t address)
 
 /* ---- the slow way ---- */
 
-static void store_addresses(cpu_gen_t *gen, val_t addresses)
+void gen_store_addresses(cpu_gen_t *gen, val_t addresses)
 {
     val_t s = LLVMBuildStore(B, addresses, gen_buffer(gen, BUFFER_ADDRESSES));
     LLVMSetAlignment(s, 64);
@@ -254,11 +259,16 @@ val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a)
     if (gen->options->unchecked) {
         return harmless_if_idle(gen, p);
     }
-    val_t ok = fast_check(gen, a, a->first, size_of(a));
+    bool covered;
+    gen_verify(gen, a, &covered);
+    if (covered) {
+        return harmless_if_idle(gen, p);
+    }
+    val_t ok = gen_fast_check(gen, a, a->first, size_of(a));
     block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
-    store_addresses(gen, gen->W > 1 ? gen_splat(gen, a->first) : a->first);
+    gen_store_addresses(gen, gen->W > 1 ? gen_splat(gen, a->first) : a->first);
     val_t mask = gen_mask_i32(gen); /* one lane stands for all */
     mask = LLVMBuildAnd(B, mask, LLVMBuildNeg(B, mask, ""), "");
     call_slow(gen, a, offsetof(cpu_helpers_t, check), mask, false);
@@ -273,14 +283,19 @@ val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a)
     return phi;
 }
 
+/* NULL: certainly fine. */
 static val_t strip_is_fine(cpu_gen_t *gen, const gen_addr_t *a)
 {
-    uint64_t extent = (uint64_t)size_of(a) * gen->W;
-    val_t ok = gen->options->unchecked ? NULL : fast_check(gen, a, a->first, extent);
-    if (a->whole != NULL) {
-        ok = ok == NULL ? a->whole : LLVMBuildAnd(B, ok, a->whole, "");
+    if (gen->options->unchecked) {
+        return a->whole;
     }
-    return ok;
+    bool covered;
+    val_t ok = gen_verify(gen, a, &covered);
+    if (covered) {
+        return ok;
+    }
+    ok = gen_fast_check(gen, a, a->first, (uint64_t)size_of(a) * gen->W);
+    return a->whole != NULL ? LLVMBuildAnd(B, ok, a->whole, "") : ok;
 }
 
 val_t gen_checked_strip(cpu_gen_t *gen, const gen_addr_t *a)
@@ -292,7 +307,7 @@ val_t gen_checked_strip(cpu_gen_t *gen, const gen_addr_t *a)
     block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
-    store_addresses(gen, gen_addresses(gen, a));
+    gen_store_addresses(gen, gen_addresses(gen, a));
     call_slow(gen, a, offsetof(cpu_helpers_t, gather), gen_mask_i32(gen), true);
     val_t copy = gen_buffer(gen, BUFFER_DATA);
     block_t from = LLVMGetInsertBlock(B);
@@ -311,7 +326,7 @@ val_t gen_checked_store(cpu_gen_t *gen, const gen_addr_t *a, val_t values, block
     block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
-    store_addresses(gen, gen_addresses(gen, a));
+    gen_store_addresses(gen, gen_addresses(gen, a));
     LLVMSetAlignment(LLVMBuildStore(B, values, gen_buffer(gen, BUFFER_DATA)), 64);
     call_slow(gen, a, offsetof(cpu_helpers_t, scatter), gen_mask_i32(gen), true);
     LLVMBuildBr(B, done);
@@ -343,12 +358,12 @@ val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a)
 {
     val_t v = gen_addresses(gen, a);
     if (!gen->options->unchecked) {
-        val_t bad = LLVMBuildNot(B, fast_check(gen, a, v, size_of(a)), "");
+        val_t bad = LLVMBuildNot(B, gen_fast_check(gen, a, v, size_of(a)), "");
         bad = gen->mask != NULL ? LLVMBuildAnd(B, bad, gen->mask, "") : bad;
         block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
         gen_unlikely(gen, LLVMBuildCondBr(B, gen_any(gen, bad), slow, on));
         LLVMPositionBuilderAtEnd(B, slow);
-        store_addresses(gen, v);
+        gen_store_addresses(gen, v);
         call_slow(gen, a, offsetof(cpu_helpers_t, check), gen_mask_i32(gen), false);
         gen_goto(gen, on);
     }

@@ -129,6 +129,7 @@ static val_t branch_predicate(cpu_gen_t *gen, const cpu_node_t *n, unsigned g, b
 
 static void body(cpu_gen_t *gen, const cpu_node_t *n)
 {
+    gen_verify_reset(gen);
     for (uint32_t k = 0; k < n->count && !gen->failed; k++) {
         gen_instr(gen, &gen->f->instrs[n->first + k]);
     }

@@ -173,6 +173,11 @@ static val_t union_of_masks(cpu_gen_t *gen)
     return all;
 }
 
+static void forget(void *context, uint32_t reg)
+{
+    gen_verify_forget(context, reg);
+}
+
 void gen_instr(cpu_gen_t *gen, const ptx_instr_t *i)
 {
     if (kind_of(i) == KIND_NOTHING) {
@@ -191,6 +196,7 @@ void gen_instr(cpu_gen_t *gen, const ptx_instr_t *i)
         }
     }
     gen->mask = NULL;
+    cpu_visit_defs(gen->f, i, forget, gen);
 }
 
 void gen_fence(cpu_gen_t *gen)

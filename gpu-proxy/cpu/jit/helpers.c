@@ -93,17 +93,28 @@ static void *lane_pointer(cpu_launch_t *l, uint64_t address, cpu_access_t a, uin
     return p;
 }
 
-static int32_t help_check(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
-                          uint32_t access, uint32_t strip)
+static int32_t help_check_all(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
+                              uint32_t access, uint32_t strip, const int64_t *offsets,
+                              uint32_t count)
 {
     cpu_access_t a = cpu_access_unpack(access);
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
-        unsigned lane = (unsigned)__builtin_ctz(m);
-        if (lane_pointer(l, addresses[lane], a, strip, lane) == NULL) {
-            return CPU_STATE_FAULT;
+    for (uint32_t n = 0; n < count; n++) {
+        for (uint32_t m = mask; m != 0; m &= m - 1) {
+            unsigned lane = (unsigned)__builtin_ctz(m);
+            uint64_t address = addresses[lane] + (uint64_t)offsets[n];
+            if (lane_pointer(l, address, a, strip, lane) == NULL) {
+                return CPU_STATE_FAULT;
+            }
         }
     }
     return 0;
+}
+
+static int32_t help_check(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
+                          uint32_t access, uint32_t strip)
+{
+    static const int64_t none = 0;
+    return help_check_all(l, addresses, mask, access, strip, &none, 1);
 }
 
 static int32_t help_gather(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
@@ -293,6 +304,7 @@ const cpu_helpers_t *cpu_helpers(void)
 {
     static const cpu_helpers_t table = {
         .check = help_check,
+        .check_all = help_check_all,
         .gather = help_gather,
         .scatter = help_scatter,
         .atomic = help_atomic,

@@ -57,6 +57,9 @@ struct cpu_helpers {
     /* Are these addresses fine? */
     int32_t (*check)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,
                      uint32_t access, uint32_t strip);
+    /* The same for several accesses at a constant distance each. */
+    int32_t (*check_all)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,
+                         uint32_t access, uint32_t strip, const int64_t *offsets, uint32_t count);
     /* Checks and loads; lane l's elements go to out + l * count * bytes; inactive lanes are left
      * alone. */
     int32_t (*gather)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,

@@ -1,0 +1,182 @@
+/* One check for several accesses.
+ *
+ * Unrolled code reads x[0], x[32], x[64]... through one register. The first such access of a node is
+ * checked over the extent of all that follow it: they will happen, or the function is left. If that
+ * fails, a helper looks at every access exactly. What remains to be asked at each access is only
+ * whether an inner index wraps, where there is one. */
+#include "gpu-proxy/cpu/jit/gen.h"
+
+#define B gen->b
+
+enum { MAX_MEMBERS = 128 };
+
+typedef struct {
+    int64_t offsets[MAX_MEMBERS];
+    unsigned count;
+    int64_t low, high;
+    bool write;
+} family_t;
+
+void gen_verify_reset(cpu_gen_t *gen)
+{
+    gen->verified_count = 0;
+}
+
+void gen_verify_forget(cpu_gen_t *gen, uint32_t reg)
+{
+    unsigned kept = 0;
+    for (unsigned n = 0; n < gen->verified_count; n++) {
+        if (gen->verified[n].reg != reg) {
+            gen->verified[kept++] = gen->verified[n];
+        }
+    }
+    gen->verified_count = kept;
+}
+
+static unsigned slot_of(const cpu_gen_t *gen, uint32_t reg)
+{
+    return gen->a->values[reg].per_strip ? gen->g : 0;
+}
+
+static gen_verified_t *find(cpu_gen_t *gen, const gen_addr_t *a, unsigned size)
+{
+    int64_t offset = ptx_operand_offset(a->o);
+    for (unsigned n = 0; n < gen->verified_count; n++) {
+        gen_verified_t *v = &gen->verified[n];
+        if (v->reg == a->o->index && v->g == slot_of(gen, v->reg) && v->size == size &&
+            v->space == a->space && offset >= v->low && offset <= v->high &&
+            (offset - v->low) % size == 0 && (v->write || !a->write)) {
+            return v;
+        }
+    }
+    return NULL;
+}
+
+static void note_def(void *context, uint32_t reg)
+{
+    uint32_t *wanted = context;
+    if (reg == *wanted) {
+        *wanted = PTX_NONE;
+    }
+}
+
+/* The accesses from the present one on that go through the same register in the same way. */
+static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned size, family_t *f)
+{
+    const cpu_node_t *n = &gen->a->nodes[gen->node];
+    int64_t first = ptx_operand_offset(a->o);
+    f->low = f->high = first;
+    for (const ptx_instr_t *i = gen->i; i < &gen->f->instrs[n->first + n->count]; i++) {
+        bool load = i->op == PTX_OP_LD || i->op == PTX_OP_LDU, store = i->op == PTX_OP_ST;
+        if ((load || store) && i->guard == PTX_NONE && i->space == a->space &&
+            f->count < MAX_MEMBERS) {
+            const ptx_operand_t *o = ptx_src(gen->f, i, 0);
+            unsigned bytes = ptx_type_size((ptx_type_t)i->type) * (i->vec > 1 ? i->vec : 1);
+            int64_t at = ptx_operand_offset(o);
+            if (o->base == PTX_OPERAND_REG && o->index == a->o->index && bytes == size &&
+                (at - first) % (int64_t)size == 0) {
+                f->offsets[f->count++] = at;
+                f->low = at < f->low ? at : f->low;
+                f->high = at > f->high ? at : f->high;
+                f->write |= store;
+            }
+        }
+        uint32_t reg = a->o->index;
+        cpu_visit_defs(gen->f, i, note_def, &reg);
+        if (reg == PTX_NONE || i->op == PTX_OP_TRAP) {
+            break;
+        }
+    }
+}
+
+static val_t offset_table(cpu_gen_t *gen, const family_t *f)
+{
+    val_t all[MAX_MEMBERS];
+    for (unsigned n = 0; n < f->count; n++) {
+        all[n] = LLVMConstInt(gen->i64, (uint64_t)f->offsets[n], 1);
+    }
+    val_t table = LLVMConstArray2(gen->i64, all, f->count);
+    val_t global = LLVMAddGlobal(gen->module, LLVMTypeOf(table), "offsets");
+    LLVMSetInitializer(global, table);
+    LLVMSetLinkage(global, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(global, 1);
+    LLVMSetUnnamedAddress(global, LLVMGlobalUnnamedAddr);
+    return global;
+}
+
+/* Lanes for which the access must be fine: of all strips, if they share the register. */
+static val_t lanes_concerned(cpu_gen_t *gen, const gen_addr_t *a)
+{
+    val_t before = gen->mask, bits;
+    if (before != NULL && gen->masked && !gen->a->values[a->o->index].per_strip) {
+        for (unsigned g = 0; g < gen->G; g++) {
+            gen->mask = g == 0 ? gen->masks[0] : LLVMBuildOr(B, gen->mask, gen->masks[g], "");
+        }
+    }
+    bits = gen_mask_i32(gen);
+    gen->mask = before;
+    if (gen_address_uniform(gen, a)) { /* one lane stands for all */
+        bits = LLVMBuildAnd(B, bits, LLVMBuildNeg(B, bits, ""), "");
+    }
+    return bits;
+}
+
+static void check_slowly(cpu_gen_t *gen, const gen_addr_t *a, const family_t *f)
+{
+    gen_addr_t whole = *a;
+    ptx_operand_t base = *a->o;
+    base.value = 0;
+    whole.o = &base;
+    whole.write = f->write;
+    gen_store_addresses(gen, gen_addresses(gen, &whole));
+    type_t params[7] = {gen->ptr, gen->ptr, gen->i32, gen->i32, gen->i32, gen->ptr, gen->i32};
+    type_t type = LLVMFunctionType(gen->i32, params, 7, 0);
+    val_t args[7] = {gen->launch,
+                     gen_buffer(gen, BUFFER_ADDRESSES),
+                     lanes_concerned(gen, a),
+                     LLVMConstInt(gen->i32, gen_access(&whole), 0),
+                     gen->strip[gen->g],
+                     offset_table(gen, f),
+                     LLVMConstInt(gen->i32, f->count, 0)};
+    val_t st = gen_helper(gen, offsetof(cpu_helpers_t, check_all), &type, args, 7);
+    gen_return_if(gen, LLVMBuildICmp(B, LLVMIntSLT, st, gen_like(st, 0), ""), st);
+}
+
+val_t gen_verify(cpu_gen_t *gen, const gen_addr_t *a, bool *covered)
+{
+    unsigned size = a->bytes * a->count;
+    *covered = false;
+    if (a->o->base != PTX_OPERAND_REG || gen->i->guard != PTX_NONE) {
+        return NULL;
+    }
+    gen_verified_t *v = find(gen, a, size);
+    if (v != NULL) {
+        *covered = true;
+        return v->fine;
+    }
+    family_t f = {.count = 0};
+    gather_family(gen, a, size, &f);
+    if (f.count < 2 || gen->verified_count == GEN_MAX_VERIFIED) {
+        return NULL;
+    }
+    int64_t back = ptx_operand_offset(a->o) - f.low;
+    uint64_t extent =
+        (uint64_t)(f.high - f.low) + (gen_address_uniform(gen, a) ? size : (uint64_t)size * gen->W);
+    val_t low = LLVMBuildSub(B, a->first, gen_like(a->first, (uint64_t)back), "");
+    val_t ok = gen_fast_check(gen, a, low, extent);
+    block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
+    gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
+    LLVMPositionBuilderAtEnd(B, slow);
+    check_slowly(gen, a, &f);
+    gen_goto(gen, on);
+    gen->verified[gen->verified_count++] = (gen_verified_t){.reg = a->o->index,
+                                                            .g = slot_of(gen, a->o->index),
+                                                            .size = size,
+                                                            .space = a->space,
+                                                            .low = f.low,
+                                                            .high = f.high,
+                                                            .write = f.write,
+                                                            .fine = a->whole};
+    *covered = true;
+    return a->whole;
+}
