@@ -72,7 +72,8 @@ static CUresult prepare(const launch_op_t *op, cpu_seat_t *seat, cpu_launch_t **
     launch->params = op->params;
     launch->globals = op->variant->globals;
     launch->cancel = (const volatile uint32_t *)&op->op.stream->lanes->cancel;
-    cpu_memory_arena(&launch->window_base, &launch->window_bytes);
+    launch->window_base = bench->ranges->window.base;
+    launch->window_bytes = bench->ranges->window.bytes;
     launch->ranges = bench->ranges->ranges;
     launch->range_count = bench->ranges->count;
     launch->param_bytes = op->function->ptx->param_size;

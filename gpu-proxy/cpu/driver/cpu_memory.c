@@ -52,6 +52,7 @@ static CUresult publish_ranges(void)
     if (!table)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t used = 0, at = 0;
+    cpu_range_t window = {0, 0};
     for (;;) { /* merges the three sorted sources */
         const cpu_node_t *opened = cpu_tree_ceiling(&memory.opened, at);
         const cpu_node_t *entry = cpu_tree_ceiling(&memory.map, at);
@@ -60,8 +61,11 @@ static CUresult publish_ranges(void)
         cpu_range_t next = {UINT64_MAX, 0};
         if (memory.arena >= at)
             next = (cpu_range_t){memory.arena, memory.arena_bytes};
-        if (opened && opened->base < next.base)
+        if (opened && opened->base < next.base) {
             next = (cpu_range_t){opened->base, opened->size};
+            if (next.bytes > window.bytes)
+                window = next;
+        }
         if (entry && entry->base < next.base)
             next = (cpu_range_t){entry->base, entry->size};
         if (next.bytes == 0)
@@ -71,6 +75,7 @@ static CUresult publish_ranges(void)
     }
     atomic_init(&table->refs, 1);
     table->count = used;
+    table->window = window.bytes ? window : (cpu_range_t){memory.arena, memory.arena_bytes};
     table->version = atomic_load(&memory.version) + 1;
     cpu_ranges_t *old = memory.ranges;
     memory.ranges = table;

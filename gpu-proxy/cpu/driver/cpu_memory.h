@@ -81,11 +81,14 @@ typedef struct cpu_ranges cpu_ranges_t;
 struct cpu_ranges {
     _Atomic uint32_t refs;
     uint64_t version;
+    /* Where most accesses are expected, for the quick check: the largest range of address space that
+     * the program has reserved itself, as a session does for all its memory, else the arena. */
+    cpu_range_t window;
     uint64_t count;
     cpu_range_t ranges[]; /* sorted, disjoint; the arena is among them */
 };
 
-/* The arena: what most accesses fall in. */
+/* The arena: memory that is not in address space of the program's own. */
 void cpu_memory_arena(uint64_t *base, uint64_t *bytes);
 
 /* Replaces *held (NULL at first) by the current table if it is out of date. Cheap if it is not. */
