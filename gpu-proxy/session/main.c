@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "common/cuda/gb_driver.h"
 #include "common/link/gb_link.h"
 #include "gpu-proxy/session/px_boot.h"
+#include "gpu-proxy/session/px_confine.h"
 #include "gpu-proxy/session/px_probe.h"
 #include "gpu-proxy/session/px_session.h"
 
@@ -155,6 +155,8 @@ static gb_status_t serve(const options_t *o)
         st = open_driver(o->driver, &driver);
     if (st != GB_OK)
         return st;
+    if (strcmp(driver.kind, "nvidia"))
+        px_confine_calls();
     px_session_config_t config = {.driver = driver.table,
                                   .driver_name = driver.kind,
                                   .devices = boot.devices,
@@ -173,11 +175,9 @@ static gb_status_t confine(void)
     if (getsockopt(PX_BOOT_FD, SOL_SOCKET, SO_TYPE, &type, &n) || type != SOCK_SEQPACKET)
         return gb_fail(GB_ERR_INVALID, "this program is started by gpu-proxy: run that, or give "
                                        "--probe");
-    if (close_range(PX_BOOT_FD + 1, ~0u, 0))
-        return gb_fail_errno(GB_ERR_IO, errno, "close_range");
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-        prctl(PR_SET_DUMPABLE, 0))
-        return gb_fail_errno(GB_ERR_IO, errno, "prctl");
+    gb_status_t st = px_confine_process(PX_BOOT_FD);
+    if (st != GB_OK)
+        return st;
     signal(SIGPIPE, SIG_IGN);
     return GB_OK;
 }

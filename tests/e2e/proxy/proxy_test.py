@@ -101,7 +101,10 @@ def the_session_is_confined(bench):
     check(client.ask("init") == 0, "init")
     session = proxy.sessions()[0]
     with open(f"/proc/{session}/status", encoding="ascii") as f:
-        check("NoNewPrivs:\t1" in f.read(), "no new privileges")
+        status = f.read()
+    check("NoNewPrivs:\t1" in status, "no new privileges")
+    check("Seccomp:\t2" in status, "a system call filter")
+    check(client.ask("copy") == 0 and client.ask("spin") == 0, "copies and the JIT work under it")
     with open(f"/proc/{session}/cmdline", "rb") as f:
         check(b"key" not in f.read(), "no key among the arguments")
 

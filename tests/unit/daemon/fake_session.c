@@ -1,5 +1,6 @@
 /* A session that understands single letters instead of CUDA, for tests of what is around it: the real
  * gpu-session's main() with another px_session_run. */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,15 @@ gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link)
             for (int fd = 0; fd < 1024; fd++)
                 count += dup2(fd, fd) == fd;
             reply(link, &count, sizeof count);
+            break;
+        }
+        case 'x': { /* may it start a program, may it signal others? errno of both */
+            char *argv[] = {"/bin/true", NULL};
+            int64_t codes[2];
+            execve(argv[0], argv, argv + 1);
+            codes[0] = errno;
+            codes[1] = kill(getppid(), 0) ? errno : 0;
+            reply(link, codes, sizeof codes);
             break;
         }
         default: /* bye */

@@ -210,6 +210,20 @@ static void a_stuck_session_ends_with_its_client(void **state)
     assert_true(wait_sessions(p, 0, 5) < 2.0);
 }
 
+static void a_session_is_confined(void **state)
+{
+    proxy_t *p = *state;
+    int64_t codes[2];
+    gb_link_t *link = dial(&p->tcp, 1);
+    assert_int_equal(gb_link_send(link, "x", 1), GB_OK);
+    assert_int_equal(gb_link_recv(link, codes, sizeof codes, in_seconds(10)), GB_OK);
+    assert_int_equal(codes[0], EPERM);
+    assert_int_equal(codes[1], EPERM);
+    ask_facts(link); /* and it works all the same */
+    gb_link_close(link);
+    wait_sessions(p, 0, 5);
+}
+
 static void a_session_can_be_killed(void **state)
 {
     proxy_t *p = *state;
@@ -421,6 +435,7 @@ int main(void)
         cmocka_unit_test(the_probe_lists_devices),
         cmocka_unit_test(sessions_serve_and_end),
         cmocka_unit_test(a_stuck_session_ends_with_its_client),
+        cmocka_unit_test(a_session_is_confined),
         cmocka_unit_test(a_session_can_be_killed),
         cmocka_unit_test(a_crash_ends_that_session_only),
         cmocka_unit_test(revocation_and_expiry_end_sessions),
