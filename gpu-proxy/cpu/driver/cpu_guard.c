@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <ucontext.h>
 
 static const int guarded[] = {SIGSEGV, SIGBUS, SIGFPE};
 enum { GUARDED = sizeof(guarded) / sizeof(guarded[0]), STACK_BYTES = 64 << 10 };
@@ -46,6 +47,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
         return;
     }
     current = NULL;
+    /* The jump leaves the handler for good: with the mask that the work had. */
+    pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);
     guard->signal = number;
     guard->address = info->si_addr;
     siglongjmp(guard->jump, 1);
@@ -59,7 +62,6 @@ static void put_in_place(int i)
         return;
     memset(&action, 0, sizeof(action));
     action.sa_sigaction = on_signal;
-    /* NODEFER: the handler is left by a jump that does not restore the mask. */
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     sigemptyset(&action.sa_mask);
     previous[i] = found;
