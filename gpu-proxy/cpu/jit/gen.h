@@ -89,6 +89,7 @@ typedef struct cpu_gen {
     bool masked;
     val_t masks[GEN_MAX_STRIPS]; /* <W x i1> per strip, when masked */
     val_t mask;                  /* of the present instruction; NULL: every lane */
+    bool once;                   /* the present instruction runs once for all strips */
     val_t guard;                 /* of a pure instruction: where to keep the old value; or NULL */
     gen_verified_t verified[GEN_MAX_VERIFIED];
     unsigned verified_count;
@@ -215,6 +216,10 @@ void gen_verify_reset(cpu_gen_t *gen);                /* at the start of a node 
 void gen_verify_forget(cpu_gen_t *gen, uint32_t reg); /* the register has a new value */
 val_t gen_fast_check(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_t extent);
 void gen_store_addresses(cpu_gen_t *gen, val_t addresses);
+/* Calls a helper that checks the addresses in the buffer, with further arguments; leaves the function
+ * on a fault. `one`: one active lane stands for all. */
+void gen_call_checker(cpu_gen_t *gen, size_t helper, uint32_t access, bool one, val_t const *more,
+                      unsigned count);
 val_t gen_buffer(cpu_gen_t *gen, uint64_t offset);
 val_t gen_offset(cpu_gen_t *gen, val_t pointer, uint64_t offset);
 val_t gen_helper(cpu_gen_t *gen, size_t offset, type_t *type, val_t *args, unsigned count);

@@ -229,19 +229,40 @@ void gen_store_addresses(cpu_gen_t *gen, val_t addresses)
     LLVMSetAlignment(s, 64);
 }
 
-/* Calls check, gather or scatter; leaves the function on a fault. */
-static void call_slow(cpu_gen_t *gen, const gen_addr_t *a, size_t helper, val_t mask, bool data)
+static val_t lowest_only(cpu_gen_t *gen, val_t bits, bool one)
 {
-    type_t params[6] = {gen->ptr, gen->ptr, gen->i32, gen->i32, gen->i32, gen->ptr};
-    type_t type = LLVMFunctionType(gen->i32, params, data ? 6 : 5, 0);
-    val_t args[6] = {gen->launch,
-                     gen_buffer(gen, BUFFER_ADDRESSES),
-                     mask,
-                     LLVMConstInt(gen->i32, gen_access(a), 0),
-                     gen->strip[gen->g],
-                     gen_buffer(gen, BUFFER_DATA)};
-    val_t st = gen_helper(gen, helper, &type, args, data ? 6 : 5);
-    gen_return_if(gen, LLVMBuildICmp(B, LLVMIntSLT, st, gen_like(st, 0), ""), st);
+    return one ? LLVMBuildAnd(B, bits, LLVMBuildNeg(B, bits, ""), "") : bits;
+}
+
+void gen_call_checker(cpu_gen_t *gen, size_t helper, uint32_t access, bool one, val_t const *more,
+                      unsigned count)
+{
+    type_t params[8] = {gen->ptr, gen->ptr, gen->i32, gen->i32, gen->i32};
+    val_t args[8] = {gen->launch, gen_buffer(gen, BUFFER_ADDRESSES)};
+    args[3] = LLVMConstInt(gen->i32, access, 0);
+    for (unsigned n = 0; n < count; n++) {
+        params[5 + n] = LLVMTypeOf(more[n]);
+        args[5 + n] = more[n];
+    }
+    type_t type = LLVMFunctionType(gen->i32, params, 5 + count, 0);
+    val_t all = gen->mask;
+    bool each =
+        gen->once && gen->masked && all != NULL; /* so that a fault names the right thread */
+    for (unsigned g = each ? 0 : gen->g; g < (each ? gen->G : gen->g + 1); g++) {
+        gen->mask = each ? LLVMBuildAnd(B, all, gen->masks[g], "") : all;
+        args[2] = lowest_only(gen, gen_mask_i32(gen), one);
+        args[4] = gen->strip[g];
+        val_t st = gen_helper(gen, helper, &type, args, 5 + count);
+        gen_return_if(gen, LLVMBuildICmp(B, LLVMIntSLT, st, gen_like(st, 0), ""), st);
+    }
+    gen->mask = all;
+}
+
+/* check, gather or scatter */
+static void call_slow(cpu_gen_t *gen, const gen_addr_t *a, size_t helper, bool one, bool data)
+{
+    val_t buffer = gen_buffer(gen, BUFFER_DATA);
+    gen_call_checker(gen, helper, gen_access(a), one, &buffer, data ? 1 : 0);
 }
 
 /* With several strips, one may have no active lane and hold no address worth the name. */
@@ -269,9 +290,7 @@ val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a)
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
     gen_store_addresses(gen, gen->W > 1 ? gen_splat(gen, a->first) : a->first);
-    val_t mask = gen_mask_i32(gen); /* one lane stands for all */
-    mask = LLVMBuildAnd(B, mask, LLVMBuildNeg(B, mask, ""), "");
-    call_slow(gen, a, offsetof(cpu_helpers_t, check), mask, false);
+    call_slow(gen, a, offsetof(cpu_helpers_t, check), true, false);
     val_t same = harmless_if_idle(gen, p);
     block_t from = LLVMGetInsertBlock(B);
     gen_goto(gen, on);
@@ -308,7 +327,7 @@ val_t gen_checked_strip(cpu_gen_t *gen, const gen_addr_t *a)
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
     gen_store_addresses(gen, gen_addresses(gen, a));
-    call_slow(gen, a, offsetof(cpu_helpers_t, gather), gen_mask_i32(gen), true);
+    call_slow(gen, a, offsetof(cpu_helpers_t, gather), false, true);
     val_t copy = gen_buffer(gen, BUFFER_DATA);
     block_t from = LLVMGetInsertBlock(B);
     gen_goto(gen, on);
@@ -328,7 +347,7 @@ val_t gen_checked_store(cpu_gen_t *gen, const gen_addr_t *a, val_t values, block
     LLVMPositionBuilderAtEnd(B, slow);
     gen_store_addresses(gen, gen_addresses(gen, a));
     LLVMSetAlignment(LLVMBuildStore(B, values, gen_buffer(gen, BUFFER_DATA)), 64);
-    call_slow(gen, a, offsetof(cpu_helpers_t, scatter), gen_mask_i32(gen), true);
+    call_slow(gen, a, offsetof(cpu_helpers_t, scatter), false, true);
     LLVMBuildBr(B, done);
     LLVMPositionBuilderAtEnd(B, on);
     return p;
@@ -364,7 +383,7 @@ val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a)
         gen_unlikely(gen, LLVMBuildCondBr(B, gen_any(gen, bad), slow, on));
         LLVMPositionBuilderAtEnd(B, slow);
         gen_store_addresses(gen, v);
-        call_slow(gen, a, offsetof(cpu_helpers_t, check), gen_mask_i32(gen), false);
+        call_slow(gen, a, offsetof(cpu_helpers_t, check), false, false);
         gen_goto(gen, on);
     }
     v = lanes_to_host(gen, a, v);

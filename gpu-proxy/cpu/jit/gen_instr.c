@@ -184,7 +184,8 @@ void gen_instr(cpu_gen_t *gen, const ptx_instr_t *i)
         return;
     }
     gen->i = i;
-    if (once_for_all(gen, i)) {
+    gen->once = once_for_all(gen, i);
+    if (gen->once) {
         gen->g = 0;
         gen->mask = gen->masked ? union_of_masks(gen) : NULL;
         one_strip(gen);

@@ -104,23 +104,6 @@ static val_t offset_table(cpu_gen_t *gen, const family_t *f)
     return global;
 }
 
-/* Lanes for which the access must be fine: of all strips, if they share the register. */
-static val_t lanes_concerned(cpu_gen_t *gen, const gen_addr_t *a)
-{
-    val_t before = gen->mask, bits;
-    if (before != NULL && gen->masked && !gen->a->values[a->o->index].per_strip) {
-        for (unsigned g = 0; g < gen->G; g++) {
-            gen->mask = g == 0 ? gen->masks[0] : LLVMBuildOr(B, gen->mask, gen->masks[g], "");
-        }
-    }
-    bits = gen_mask_i32(gen);
-    gen->mask = before;
-    if (gen_address_uniform(gen, a)) { /* one lane stands for all */
-        bits = LLVMBuildAnd(B, bits, LLVMBuildNeg(B, bits, ""), "");
-    }
-    return bits;
-}
-
 static void check_slowly(cpu_gen_t *gen, const gen_addr_t *a, const family_t *f)
 {
     gen_addr_t whole = *a;
@@ -129,17 +112,21 @@ static void check_slowly(cpu_gen_t *gen, const gen_addr_t *a, const family_t *f)
     whole.o = &base;
     whole.write = f->write;
     gen_store_addresses(gen, gen_addresses(gen, &whole));
-    type_t params[7] = {gen->ptr, gen->ptr, gen->i32, gen->i32, gen->i32, gen->ptr, gen->i32};
-    type_t type = LLVMFunctionType(gen->i32, params, 7, 0);
-    val_t args[7] = {gen->launch,
-                     gen_buffer(gen, BUFFER_ADDRESSES),
-                     lanes_concerned(gen, a),
-                     LLVMConstInt(gen->i32, gen_access(&whole), 0),
-                     gen->strip[gen->g],
-                     offset_table(gen, f),
-                     LLVMConstInt(gen->i32, f->count, 0)};
-    val_t st = gen_helper(gen, offsetof(cpu_helpers_t, check_all), &type, args, 7);
-    gen_return_if(gen, LLVMBuildICmp(B, LLVMIntSLT, st, gen_like(st, 0), ""), st);
+    /* what the strips share is checked for all of them */
+    bool once = gen->once;
+    val_t before = gen->mask;
+    if (before != NULL && gen->masked && !gen->a->values[base.index].per_strip) {
+        gen->once = true;
+        gen->mask = gen->masks[0];
+        for (unsigned g = 1; g < gen->G; g++) {
+            gen->mask = LLVMBuildOr(B, gen->mask, gen->masks[g], "");
+        }
+    }
+    val_t more[2] = {offset_table(gen, f), LLVMConstInt(gen->i32, f->count, 0)};
+    gen_call_checker(gen, offsetof(cpu_helpers_t, check_all), gen_access(&whole),
+                     gen_address_uniform(gen, a), more, 2);
+    gen->mask = before;
+    gen->once = once;
 }
 
 val_t gen_verify(cpu_gen_t *gen, const gen_addr_t *a, bool *covered)
