@@ -12,26 +12,25 @@
 
 gb_status_t wk_trainer_make(const gb_driver_t *driver, int ordinal, const wk_model_t *model,
                             const wk_dataset_t *data, uint32_t batch, uint64_t seed,
-                            wk_trainer_t *out)
+                            wk_trainer_t *t)
 {
-    wk_trainer_t t = {.model = model, .seed = seed};
-    gb_status_t status = wk_device_open(driver, ordinal, &t.device);
+    /* Made in place: the net points to the device in it. */
+    *t = (wk_trainer_t){.model = model, .seed = seed};
+    gb_status_t status = wk_device_open(driver, ordinal, &t->device);
     if (status != GB_OK)
         return status;
-    status = wk_resident_make(&t.device, &data->train, &t.train);
+    status = wk_resident_make(&t->device, &data->train, &t->train);
     if (status == GB_OK)
-        status = wk_resident_make(&t.device, &data->test, &t.test);
+        status = wk_resident_make(&t->device, &data->test, &t->test);
     if (status == GB_OK)
-        status = wk_net_make(&t.device, model, batch, data->train.rows, data->train.cols, &t.net);
-    t.order = malloc(data->train.count * sizeof(*t.order));
-    if (status == GB_OK && !t.order)
+        status = wk_net_make(&t->device, model, batch, data->train.rows, data->train.cols, &t->net);
+    t->order = malloc(data->train.count * sizeof(*t->order));
+    if (status == GB_OK && !t->order)
         status = gb_fail(GB_ERR_NO_MEMORY, "no memory for the order of samples: free some");
     if (status == GB_OK)
-        status = wk_trainer_reset(&t);
-    if (status == GB_OK)
-        *out = t;
-    else
-        wk_trainer_free(&t);
+        status = wk_trainer_reset(t);
+    if (status != GB_OK)
+        wk_trainer_free(t);
     return status;
 }
 

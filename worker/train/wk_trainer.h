@@ -48,7 +48,7 @@ typedef struct {
 } wk_result_t;
 
 /* Opens device `ordinal`, uploads the data, prepares the model for `batch` samples a step with initial
- * weights by `seed`. Free it with wk_trainer_free whatever the outcome of later calls. */
+ * weights by `seed`. *out must not move; on failure it is all zeroes. Free it with wk_trainer_free. */
 gb_status_t wk_trainer_make(const gb_driver_t *driver, int ordinal, const wk_model_t *model,
                             const wk_dataset_t *data, uint32_t batch, uint64_t seed,
                             wk_trainer_t *out);
