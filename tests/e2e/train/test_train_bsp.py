@@ -37,18 +37,19 @@ def options(s, data, *more):
 
 def test_one_worker_equals_single():
     with site() as s:
-        data = s.small_data(3000, 500)
+        data = s.small_data(640, 100)
         s.start_server()
         s.start_proxy(1)
-        bsp = s.start_worker("bsp", *options(s, data, "--out", s.path("bsp")))
+        bsp = s.start_worker("bsp", *options(s, data, "--lr", "0.01", "--out", s.path("bsp")))
         check(bsp.wait() == 0, "bsp failed")
         single = s.start_worker("single", "--driver", "cpu", "--data", data, "--epochs", "2",
-                                "--batch", "64", "--out", s.path("single"))
+                                "--batch", "64", "--lr", "0.01", "--out", s.path("single"))
         check(single.wait() == 0, "single failed")
         check(bsp.json()["mode"] == "bsp" and bsp.json()["workers"] == 1, bsp.json())
         difference = far(tensors(s.path("bsp")), tensors(s.path("single")))
-        # The optimizer runs on the server, with another rounding of its multiply-add.
-        check(difference < 2e-3, f"the weights differ by {difference}")
+        # The optimizer runs on the server, with another rounding of its multiply-add; training
+        # makes such differences grow, so that the run is short.
+        check(difference < 1e-5, f"the weights differ by {difference}")
 
 
 def test_two_workers_share():
