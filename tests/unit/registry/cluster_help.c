@@ -93,10 +93,13 @@ static void answer(help_proxy_t *proxy, uint64_t lease)
 {
     Gable__V1__ProxyMessage message = GABLE__V1__PROXY_MESSAGE__INIT;
     Gable__V1__GrantResult result = GABLE__V1__GRANT_RESULT__INIT;
-    if (proxy->answer == HELP_SILENT)
+    pthread_mutex_lock(&proxy->lock);
+    help_answer_t what = proxy->answer;
+    pthread_mutex_unlock(&proxy->lock);
+    if (what == HELP_SILENT)
         return;
     result.lease = lease;
-    result.accepted = proxy->answer == HELP_ACCEPT;
+    result.accepted = what == HELP_ACCEPT;
     result.reason = "no room";
     message.message_case = GABLE__V1__PROXY_MESSAGE__MESSAGE_GRANTED;
     message.granted = &result;
@@ -180,6 +183,13 @@ static void say_hello(help_proxy_t *proxy, int devices)
     message.message_case = GABLE__V1__PROXY_MESSAGE__MESSAGE_HELLO;
     message.hello = &hello;
     assert_int_equal(gb_rpc_stream_send(proxy->stream, &message.base), GB_OK);
+}
+
+void help_proxy_answer(help_proxy_t *proxy, help_answer_t what)
+{
+    pthread_mutex_lock(&proxy->lock);
+    proxy->answer = what;
+    pthread_mutex_unlock(&proxy->lock);
 }
 
 void help_proxy_wait(help_proxy_t *proxy, const int *counter, int value)

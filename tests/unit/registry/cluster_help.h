@@ -44,6 +44,8 @@ typedef struct {
 /* Connects with so many devices; waits for the welcome unless the server refuses (ended is set). */
 help_proxy_t *help_proxy_start(const help_server_t *server, const char *name, int devices,
                                help_answer_t answer);
+/* From now on. */
+void help_proxy_answer(help_proxy_t *proxy, help_answer_t what);
 /* Reports one session. */
 void help_proxy_session(help_proxy_t *proxy, uint64_t session, uint64_t lease);
 /* Waits (10 s) until *counter reaches value. */

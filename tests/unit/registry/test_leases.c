@@ -191,7 +191,7 @@ static void test_proxy_comes_back(void **state)
 static void test_proxy_that_refuses(void **state)
 {
     fixture_t *f = *state;
-    f->a->answer = HELP_REFUSE;
+    help_proxy_answer(f->a, HELP_REFUSE);
     gb_lease_request_t request = {.gpus = 2};
     gb_cluster_lease_t *lease;
     assert_int_equal(gb_cluster_lease_acquire(f->cluster, &request, &lease), GB_ERR_BUSY);
@@ -202,7 +202,7 @@ static void test_proxy_that_refuses(void **state)
 static void test_proxy_that_does_not_answer(void **state)
 {
     fixture_t *f = *state;
-    f->b->answer = HELP_SILENT;
+    help_proxy_answer(f->b, HELP_SILENT);
     gb_lease_request_t request = {.gpus = 2};
     gb_cluster_lease_t *lease;
     assert_int_equal(gb_cluster_lease_acquire(f->cluster, &request, &lease), GB_ERR_BUSY);
@@ -245,7 +245,7 @@ static void test_sessions_and_kill(void **state)
     assert_string_equal(sessions[0].proxy, "b");
     gb_cluster_free(sessions);
     assert_int_equal(gb_cluster_session_kill(f->cluster, 0xabcdef), GB_OK);
-    assert_int_equal(f->b->kills, 1);
+    help_proxy_wait(f->b, &f->b->kills, 1);
     assert_int_equal(gb_cluster_session_kill(f->cluster, 1), GB_ERR_NOT_FOUND);
     gb_cluster_lease_release(lease);
 }
