@@ -40,6 +40,10 @@ gb_status_t gb_cluster_call(gb_cluster_t *cluster, const ProtobufCServiceDescrip
                             const char *method, const void *in, int timeout_ms, void *out)
 {
     gb_status_t status = gb_rpc_client_call(cluster->client, service, method, in, timeout_ms, out);
+    /* An idle channel does not notice that the server was restarted: its first call then fails on the
+     * old connection. No call of the cluster does harm when it is made twice. */
+    if (status == GB_ERR_UNREACHABLE)
+        status = gb_rpc_client_call(cluster->client, service, method, in, timeout_ms, out);
     if (status == GB_ERR_TIMEOUT)
         return GB_ERR_UNREACHABLE;
     return status;

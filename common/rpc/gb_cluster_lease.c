@@ -11,6 +11,8 @@
 #include "common/core/gb_clock.h"
 #include "common/core/gb_log.h"
 
+enum { RELEASE_MS = 2000 };
+
 struct gb_cluster_lease {
     gb_cluster_t *cluster;
     uint64_t id;
@@ -208,6 +210,21 @@ gb_status_t gb_cluster_lease_acquire(gb_cluster_t *cluster, const gb_lease_reque
     return GB_OK;
 }
 
+/* What the server does not hear it learns by expiry. */
+static void tell_release(gb_cluster_lease_t *lease)
+{
+    Gable__V1__ReleaseRequest request = GABLE__V1__RELEASE_REQUEST__INIT;
+    Gable__V1__Empty *reply;
+    request.id = lease->id;
+    gb_status_t status = gb_cluster_call(lease->cluster, &gable__v1__leases__descriptor, "Release",
+                                         &request, RELEASE_MS, &reply);
+    if (status == GB_OK)
+        gb_rpc_message_free(&reply->base);
+    else
+        gb_log(GB_LOG_INFO, "lease %016llx is left to expire: %s", (unsigned long long)lease->id,
+               gb_why());
+}
+
 void gb_cluster_lease_release(gb_cluster_lease_t *lease)
 {
     if (!lease)
@@ -219,13 +236,8 @@ void gb_cluster_lease_release(gb_cluster_lease_t *lease)
         pthread_mutex_unlock(&lease->lock);
         pthread_join(lease->renewer, NULL);
     }
-    Gable__V1__ReleaseRequest request = GABLE__V1__RELEASE_REQUEST__INIT;
-    Gable__V1__Empty *reply;
-    request.id = lease->id;
-    if (lease->id && lease->state != GB_ERR_LOST &&
-        gb_cluster_call(lease->cluster, &gable__v1__leases__descriptor, "Release", &request, 2000,
-                        &reply) == GB_OK)
-        gb_rpc_message_free(&reply->base);
+    if (lease->id && lease->state != GB_ERR_LOST)
+        tell_release(lease);
     gb_lease_free(&lease->lease);
     if (lease->shards)
         gb_wipe(lease->shards, lease->shard_count * sizeof *lease->shards);

@@ -1,7 +1,7 @@
 /* gb_rpc_accept.c - one thread polls the listener and the connections whose first bytes are awaited.
  *
- * HTTP/2 clients open with a fixed preface. A low-water mark on the socket makes poll() tell when the
- * whole of it is there, so that a peer that trickles bytes costs nothing. */
+ * HTTP/2 clients open with a fixed preface. Once its beginning is there, a low-water mark on the socket
+ * makes poll() tell when the whole is, so that a peer that trickles bytes costs nothing. */
 #include "common/rpc/gb_rpc_accept.h"
 
 #include <errno.h>
@@ -130,9 +130,8 @@ static void take_one(gb_rpc_acceptor_t *acceptor)
         close(fd);
         return;
     }
-    int one = 1, whole = PREFACE_SIZE;
+    int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &whole, sizeof whole);
     fresh_t *fresh = &acceptor->fresh[acceptor->count++];
     fresh->fd = fd;
     fresh->until_ms = now_ms() + PATIENCE_MS;
@@ -155,7 +154,7 @@ static void refuse(gb_rpc_acceptor_t *acceptor, int place, const char *why)
 static void look_at(gb_rpc_acceptor_t *acceptor, int place)
 {
     char bytes[PREFACE_SIZE];
-    int fd = acceptor->fresh[place].fd, one = 1;
+    int fd = acceptor->fresh[place].fd, one = 1, whole = PREFACE_SIZE;
     ssize_t got = recv(fd, bytes, sizeof bytes, MSG_PEEK);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -168,8 +167,10 @@ static void look_at(gb_rpc_acceptor_t *acceptor, int place)
         refuse(acceptor, place, "what it sent is not gRPC (if it is TLS: start with --tls-dir)");
         return;
     }
-    if (got < PREFACE_SIZE)
+    if (got < PREFACE_SIZE) {
+        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &whole, sizeof whole);
         return;
+    }
     setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
     forget(acceptor, place);
     acceptor->accepted(acceptor->arg, fd);

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """gable against a real ps-server and two gpu-proxy: lists, run, certificates."""
 import os
 import signal

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Another gRPC implementation looks in: health, reflection, and a call made from what it learnt.
 
 Needs Debian's python3-grpcio and python3-protobuf; the messages of health and reflection are built here
