@@ -85,7 +85,7 @@ CUresult rc_use_range(rc_call_t *call, CUdeviceptr address, uint64_t count, uint
 {
     rc_block_t block;
     *wire = address;
-    if (count > UINT64_MAX / unit)
+    if (count > UINT64_MAX / unit || address % unit)
         return CUDA_ERROR_INVALID_VALUE;
     if (count == 0)
         return CUDA_SUCCESS;

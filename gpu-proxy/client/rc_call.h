@@ -25,7 +25,8 @@ CUresult rc_begin_in_context(rc_call_t *call);
 CUresult rc_use_stream(rc_call_t *call, CUstream stream, uint64_t *wire);
 CUresult rc_use_event(rc_call_t *call, CUevent event, uint64_t *wire);
 CUresult rc_use_function(rc_call_t *call, CUfunction function, uint64_t *wire);
-/* count * unit bytes from `address` must lie in one block of device memory; 0 bytes are fine. */
+/* count * unit bytes from `address`, a multiple of unit, must lie in one block of device memory; 0
+ * bytes are fine. */
 CUresult rc_use_range(rc_call_t *call, CUdeviceptr address, uint64_t count, uint64_t unit,
                       uint64_t *wire);
 /* Ends the handle; of two threads one gets CUDA_ERROR_INVALID_HANDLE. */
