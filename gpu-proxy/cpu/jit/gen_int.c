@@ -190,8 +190,9 @@ static val_t extract_field(cpu_gen_t *gen, bool vec)
     val_t sign = LLVMBuildAnd(B, LLVMBuildLShr(B, x, last, ""), gen_like(x, 1), "");
     val_t empty = LLVMBuildICmp(B, LLVMIntEQ, len, gen_like(len, 0), "");
     sign = LLVMBuildSelect(B, empty, gen_like(sign, 0), sign, "");
-    val_t fill =
-        LLVMBuildAnd(B, LLVMBuildNeg(B, sign, ""), LLVMBuildNot(B, low_ones(gen, len), ""), "");
+    val_t inside = gen_call2(gen, "llvm.usub.sat", gen_like(pos, bits), pos);
+    inside = low_ones(gen, gen_call2(gen, "llvm.umin", len, inside));
+    val_t fill = LLVMBuildAnd(B, LLVMBuildNeg(B, sign, ""), LLVMBuildNot(B, inside, ""), "");
     return LLVMBuildOr(B, field, fill, "");
 }
 
