@@ -12,7 +12,11 @@
  *
  * Stream order: work enqueued on `stream` before the call is done before buffers are read or
  * written; work enqueued after a pull runs once the weights are there. Gradient buffers may be
- * overwritten by work enqueued after the next pull or gbx_fence on the same stream.
+ * overwritten by work enqueued after the next pull or gbx_fence on the same stream. A pull leaves for
+ * the shards when the stream comes to it, so pull the whole model at once rather than layer by layer.
+ *
+ * A cut connection to a shard that lives is repaired unseen: the exchange connects anew and sends
+ * again what was under way, the shard takes nothing twice.
  *
  * Failure: when a shard is lost, the generation changes or the worker is evicted, the exchange is
  * poisoned: every stream that waits is released (what it computes then is worthless), every later

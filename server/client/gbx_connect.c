@@ -82,18 +82,19 @@ static gb_status_t dial_lane(gbx_engine_t *engine, uint32_t shard, uint32_t owne
         gb_link_close(link);
         return st;
     }
+    pthread_mutex_lock(&engine->lock); /* others may be about to shut the lanes */
     gbx_lane_t *lane = &engine->lanes[engine->lane_count];
     lane->link = link;
     lane->shard = shard;
     lane->owner = owner;
     engine->lane_count++;
+    pthread_mutex_unlock(&engine->lock);
     return GB_OK;
 }
 
-gb_status_t gbx_connect(gbx_engine_t *engine)
+gb_status_t gbx_connect(gbx_engine_t *engine, uint64_t deadline)
 {
     uint64_t session;
-    uint64_t deadline = gb_now_ns() + (uint64_t)engine->config.silence_ms * 1000000u;
     gb_status_t st = gb_random(&session, sizeof(session));
     for (uint32_t s = 0; s < engine->config.shard_count && st == GB_OK; s++) {
         uint32_t owners = 1;
@@ -110,29 +111,52 @@ void gbx_disconnect(gbx_engine_t *engine)
 {
     pthread_mutex_lock(&engine->lock);
     for (uint32_t i = 0; i < engine->lane_count; i++) {
-        gb_link_t *link = engine->lanes[i].link;
-        gb_link_counters_t counters = gb_link_counters(link);
+        gbx_lane_t *lane = &engine->lanes[i];
+        pthread_mutex_lock(&lane->send_lock);
+        gb_link_counters_t counters = gb_link_counters(lane->link);
         atomic_fetch_add(&engine->old_sent, counters.sent);
         atomic_fetch_add(&engine->old_received, counters.received);
-        gb_link_close(link);
-        engine->lanes[i].link = NULL;
+        gb_link_close(lane->link);
+        lane->link = NULL;
+        pthread_mutex_unlock(&lane->send_lock);
     }
     engine->lane_count = 0;
     pthread_mutex_unlock(&engine->lock);
 }
 
-gb_status_t gbx_lane_send(gbx_lane_t *lane, uint16_t operation, uint32_t sequence,
-                          const gbx_chunk_head_t *head, const void *data, uint32_t size)
+static gb_status_t send_locked(gbx_lane_t *lane, uint16_t operation, uint32_t sequence,
+                               const gbx_chunk_head_t *head, const void *data, uint32_t size)
 {
     uint8_t out[GB_FRAME_HEADER + GBX_CHUNK_HEAD];
     uint32_t head_size = head ? GBX_CHUNK_HEAD : 0;
     gb_frame_t frame = {.operation = operation, .length = head_size + size, .sequence = sequence};
+    if (!lane->link)
+        return gb_fail(GB_ERR_LOST, "the connection to the parameter shard was lost");
     gb_frame_encode(&frame, out);
     if (head)
         gbx_chunk_head_encode(head, out + GB_FRAME_HEADER);
     struct iovec iov[2] = {{out, GB_FRAME_HEADER + head_size}, {(void *)(uintptr_t)data, size}};
+    return gb_link_sendv(lane->link, iov, size > 0 ? 2 : 1);
+}
+
+gb_status_t gbx_lane_send(gbx_lane_t *lane, uint16_t operation, uint32_t sequence,
+                          const gbx_chunk_head_t *head, const void *data, uint32_t size)
+{
     pthread_mutex_lock(&lane->send_lock);
-    gb_status_t st = gb_link_sendv(lane->link, iov, size > 0 ? 2 : 1);
+    gb_status_t st = send_locked(lane, operation, sequence, head, data, size);
+    pthread_mutex_unlock(&lane->send_lock);
+    return st;
+}
+
+gb_status_t gbx_lane_send_in(gbx_engine_t *engine, unsigned epoch, gbx_lane_t *lane,
+                             uint16_t operation, uint32_t sequence, const gbx_chunk_head_t *head,
+                             const void *data, uint32_t size)
+{
+    pthread_mutex_lock(&lane->send_lock);
+    /* Looked at with the lane locked: the lanes are replaced between the cut and the new epoch. */
+    int stale = atomic_load(&engine->cut) || atomic_load(&engine->epoch) != epoch;
+    gb_status_t st =
+        stale ? GB_ERR_CANCELLED : send_locked(lane, operation, sequence, head, data, size);
     pthread_mutex_unlock(&lane->send_lock);
     return st;
 }
@@ -145,6 +169,7 @@ gb_status_t gbx_control(gbx_engine_t *engine, uint16_t operation, uint32_t count
     engine->mail_operation = operation;
     pthread_mutex_unlock(&engine->lock);
     for (uint32_t i = 0; i < count && !gbx_engine_bad(engine); i++) {
+        /* a control call is not repaired: its caller can repeat it after gbx_reopen */
         if (gbx_lane_send(&engine->lanes[i], operation, 0, NULL, payload, size) != GB_OK)
             gbx_engine_poison(engine, GBX_LOST, gb_why());
     }

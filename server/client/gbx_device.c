@@ -97,6 +97,42 @@ void gbx_device_close(gbx_engine_t *engine)
     engine->in_stream = engine->out_stream = NULL;
 }
 
+/* ---- requests and chunks ---- */
+
+int gbx_copy_out(gbx_engine_t *engine, CUstream stream, uint32_t chunk, int weights,
+                 gbx_stage_t *stage)
+{
+    const gbx_chunk_t *c = &engine->chunks[chunk];
+    for (uint32_t i = 0; i < c->segments; i++) {
+        const gbx_segment_t *s = &engine->segments[c->first_segment + i];
+        CUresult r = engine->cuda->cuMemcpyDtoHAsync_v2(stage->host + (size_t)s->chunk_at * 4,
+                                                        weights ? s->weights : s->gradients,
+                                                        (size_t)s->values * 4, stream);
+        if (!gbx_cuda_ok(engine, r, "copy from the device"))
+            return 0;
+    }
+    return gbx_cuda_ok(engine, engine->cuda->cuEventRecord(stage->copied, stream), "event record");
+}
+
+uint16_t gbx_request_operation(const gbx_request_t *request)
+{
+    static const uint16_t operations[] = {[GBX_REQ_PUSH] = GBX_OP_PUSH,
+                                          [GBX_REQ_PULL] = GBX_OP_PULL,
+                                          [GBX_REQ_PUSH_PULL] = GBX_OP_PUSH_PULL,
+                                          [GBX_REQ_FENCE] = 0,
+                                          [GBX_REQ_INIT] = GBX_OP_INIT};
+    return operations[request->kind];
+}
+
+gbx_chunk_head_t gbx_request_head(const gbx_engine_t *engine, const gbx_request_t *request,
+                                  uint32_t chunk)
+{
+    return (gbx_chunk_head_t){.chunk = chunk,
+                              .samples = request->samples,
+                              .clock = request->clock,
+                              .values = engine->chunks[chunk].values};
+}
+
 /* ---- segments ---- */
 
 /* 1 if the piece follows the segment in device memory as in the chunk, so that one copy does both. */

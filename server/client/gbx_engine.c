@@ -21,6 +21,12 @@ void gbx_wake(int fd)
 
 /* ---- poison ---- */
 
+static void shut_lanes(gbx_engine_t *engine)
+{
+    for (uint32_t i = 0; i < engine->lane_count; i++)
+        gb_link_shutdown(engine->lanes[i].link);
+}
+
 void gbx_engine_poison(gbx_engine_t *engine, gbx_poison_t code, const char *why)
 {
     pthread_mutex_lock(&engine->lock);
@@ -29,13 +35,25 @@ void gbx_engine_poison(gbx_engine_t *engine, gbx_poison_t code, const char *why)
         snprintf(engine->why, sizeof(engine->why), "%s", why);
         atomic_store(&engine->poison, (int)code);
         pthread_cond_broadcast(&engine->changed);
+        shut_lanes(engine);
     }
     pthread_mutex_unlock(&engine->lock);
     if (!first)
         return;
     gb_log(GB_LOG_INFO, "exchange of job %s ended: %s", engine->config.job, why);
-    for (uint32_t i = 0; i < engine->lane_count; i++)
-        gb_link_shutdown(engine->lanes[i].link);
+    gbx_wake(engine->sender_wake);
+    gbx_wake(engine->receiver_wake);
+}
+
+void gbx_engine_cut(gbx_engine_t *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    int first = !atomic_exchange(&engine->cut, 1);
+    if (first)
+        shut_lanes(engine);
+    pthread_mutex_unlock(&engine->lock);
+    if (!first)
+        return;
     gbx_wake(engine->sender_wake);
     gbx_wake(engine->receiver_wake);
 }
@@ -125,9 +143,11 @@ static void stop_threads(gbx_engine_t *engine)
 {
     if (!engine->running)
         return;
+    pthread_mutex_lock(&engine->lock);
     atomic_store(&engine->stop, 1);
-    for (uint32_t i = 0; i < engine->lane_count; i++)
-        gb_link_shutdown(engine->lanes[i].link);
+    shut_lanes(engine);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
     gbx_wake(engine->sender_wake);
     pthread_join(engine->sender, NULL);
     atomic_store(&engine->sent, atomic_load(&engine->head)); /* nobody looks at them any more */
@@ -154,6 +174,11 @@ static gb_status_t start_threads(gbx_engine_t *engine)
 }
 
 /* ---- open and close ---- */
+
+static uint64_t silence_end(const gbx_engine_t *engine)
+{
+    return gb_now_ns() + (uint64_t)engine->config.silence_ms * 1000000u;
+}
 
 static void free_model(gbx_engine_t *engine)
 {
@@ -225,7 +250,7 @@ gb_status_t gbx_engine_open(const gb_cuda_table_t *cuda, const gbx_config_t *con
     st = gbx_device_open(engine);
     if (st != GB_OK)
         goto err_engine;
-    st = gbx_connect(engine);
+    st = gbx_connect(engine, silence_end(engine));
     if (st != GB_OK)
         goto err_device;
     st = start_threads(engine);
@@ -250,11 +275,16 @@ void gbx_engine_close(gbx_engine_t *engine)
     int goodbye = !gbx_engine_bad(engine);
     if (goodbye) {
         /* Every lane is told before any is cut, and streams that wait are released by the poison. */
+        atomic_store(&engine->closing, 1);
+        pthread_mutex_lock(&engine->lock);
         for (uint32_t i = 0; i < engine->lane_count; i++) {
-            pthread_mutex_lock(&engine->lanes[i].send_lock);
+            /* a lane that is being sent on is cut in the middle of a frame anyway */
+            if (pthread_mutex_trylock(&engine->lanes[i].send_lock) != 0)
+                continue;
             gb_link_goodbye(engine->lanes[i].link);
             pthread_mutex_unlock(&engine->lanes[i].send_lock);
         }
+        pthread_mutex_unlock(&engine->lock);
         gbx_engine_poison(engine, GBX_LOST, "the exchange was closed");
     }
     stop_threads(engine);
@@ -366,12 +396,13 @@ gb_status_t gbx_engine_reopen(gbx_engine_t *engine, const gbx_config_t *config)
     engine->config = fresh;
     engine->push_open = 0;
     engine->why[0] = 0;
-    st = gbx_connect(engine);
+    st = gbx_connect(engine, silence_end(engine));
     if (st != GB_OK) {
         snprintf(engine->why, sizeof(engine->why), "%s", gb_why());
         return st;
     }
     atomic_store(&engine->poison, GBX_RUNNING);
+    atomic_store(&engine->cut, 0);
     st = start_threads(engine);
     if (st == GB_OK && engine->tensors)
         st = agree(engine);

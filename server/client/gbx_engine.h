@@ -111,8 +111,16 @@ typedef struct gbx_engine {
     pthread_t sender, receiver;
     int running;
     atomic_int stop;
+    atomic_int closing; /* goodbye is being said: an end of the connection is no cut */
     atomic_int sender_sleeps;
     int sender_wake, receiver_wake; /* eventfds */
+
+    /* A cut connection: the sender stops, the receiver connects anew and sends again what is not done.
+     * Each repair begins a new epoch; what the sender began in an older one it begins again. `cut`
+     * and `epoch` change under `lock` (and so does `sent`), so that nothing falls between. */
+    atomic_int cut;
+    atomic_uint epoch;
+    unsigned cut_done, barren; /* `done` at the last cut; cuts in a row without progress */
 
     /* state, control replies, waiters */
     atomic_int poison; /* gbx_poison_t */
@@ -154,24 +162,46 @@ static inline int gbx_engine_bad(gbx_engine_t *engine)
 {
     return atomic_load(&engine->poison) != GBX_RUNNING;
 }
+/* A connection went: both threads stop what they do, the receiver repairs. Any thread. */
+void gbx_engine_cut(gbx_engine_t *engine);
+/* 1 if the threads must not go on with a request: poisoned, or cut. */
+static inline int gbx_engine_halted(gbx_engine_t *engine)
+{
+    return gbx_engine_bad(engine) || atomic_load(&engine->cut);
+}
 /* Poisons with GBX_DEVICE unless `result` is success; returns 1 if it is. */
 int gbx_cuda_ok(gbx_engine_t *engine, CUresult result, const char *what);
 void gbx_wake(int fd);
 
 /* gbx_connect.c */
-gb_status_t gbx_connect(gbx_engine_t *engine);
+gb_status_t gbx_connect(gbx_engine_t *engine, uint64_t deadline);
 void gbx_disconnect(gbx_engine_t *engine);
+/* GB_ERR_LOST also if the lane is being replaced. */
 gb_status_t gbx_lane_send(gbx_lane_t *lane, uint16_t operation, uint32_t sequence,
                           const gbx_chunk_head_t *head, const void *data, uint32_t size);
+/* The same for the sender: GB_ERR_CANCELLED if there is a cut, or was one since `epoch`. */
+gb_status_t gbx_lane_send_in(gbx_engine_t *engine, unsigned epoch, gbx_lane_t *lane,
+                             uint16_t operation, uint32_t sequence, const gbx_chunk_head_t *head,
+                             const void *data, uint32_t size);
 /* Sends a control frame on `count` lanes from the first and waits for the replies. */
 gb_status_t gbx_control(gbx_engine_t *engine, uint16_t operation, uint32_t count,
                         const void *payload, uint32_t size);
 
 /* gbx_device.c */
+/* Has a chunk's gradients (or weights) copied into the stage on `stream`; poisons on failure. */
+int gbx_copy_out(gbx_engine_t *engine, CUstream stream, uint32_t chunk, int weights,
+                 gbx_stage_t *stage);
+/* The operation of a request's frames, and the head of one chunk of it. */
+uint16_t gbx_request_operation(const gbx_request_t *request);
+gbx_chunk_head_t gbx_request_head(const gbx_engine_t *engine, const gbx_request_t *request,
+                                  uint32_t chunk);
 gb_status_t gbx_device_open(gbx_engine_t *engine);
 gb_status_t gbx_device_stage(gbx_engine_t *engine);
 gb_status_t gbx_device_map(gbx_engine_t *engine);
 void gbx_device_close(gbx_engine_t *engine);
+
+/* gbx_repair.c: the receiver's thread, while there is a cut. */
+void gbx_repair(gbx_engine_t *engine);
 
 /* gbx_sender.c, gbx_receiver.c */
 void *gbx_sender_run(void *engine);

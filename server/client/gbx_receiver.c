@@ -142,16 +142,11 @@ static gb_status_t take_weights(gbx_engine_t *engine, gbx_lane_t *lane, gbx_requ
 static gbx_request_t *find_request(gbx_engine_t *engine, const gb_frame_t *frame,
                                    const gbx_chunk_head_t *head)
 {
-    static const uint16_t operations[] = {[GBX_REQ_PUSH] = GBX_OP_PUSH,
-                                          [GBX_REQ_PULL] = GBX_OP_PULL,
-                                          [GBX_REQ_PUSH_PULL] = GBX_OP_PUSH_PULL,
-                                          [GBX_REQ_FENCE] = 0,
-                                          [GBX_REQ_INIT] = GBX_OP_INIT};
     unsigned done = atomic_load(&engine->done), head_count = atomic_load(&engine->head);
     if (frame->sequence - done >= head_count - done)
         return NULL;
     gbx_request_t *request = &engine->ring[frame->sequence % GBX_RING];
-    if (operations[request->kind] != frame->operation || head->chunk < request->chunk_lo ||
+    if (gbx_request_operation(request) != frame->operation || head->chunk < request->chunk_lo ||
         head->chunk >= request->chunk_hi || atomic_load(&request->remaining) == 0)
         return NULL;
     return request;
@@ -205,7 +200,7 @@ static gb_status_t take_frame(gbx_engine_t *engine, gbx_lane_t *lane)
     case GB_OP_PONG:
         return GB_OK;
     case GB_OP_GOODBYE:
-        return gb_fail(GB_ERR_LOST, "the shard closed the connection");
+        return gb_fail(GB_ERR_CLOSED, "the shard closed the connection");
     default:
         return gb_fail(GB_ERR_PROTOCOL, "the shard sent operation %u", frame.operation);
     }
@@ -235,7 +230,7 @@ static void keep_alive(receiver_t *r)
         gb_status_t st = gb_link_send(lane->link, ping, sizeof(ping));
         pthread_mutex_unlock(&lane->send_lock);
         if (st != GB_OK) {
-            gbx_engine_poison(engine, GBX_LOST, gb_why());
+            gbx_engine_cut(engine);
             return;
         }
     }
@@ -266,12 +261,16 @@ static void take_lane(gbx_engine_t *engine, gbx_lane_t *lane)
 {
     do {
         gb_status_t st = take_frame(engine, lane);
+        if (st == GB_ERR_LOST && !atomic_load(&engine->closing)) {
+            gbx_engine_cut(engine);
+            return;
+        }
         if (st != GB_OK) {
             gbx_engine_poison(engine, GBX_LOST, gb_why());
             return;
         }
         complete(engine);
-    } while (!gbx_engine_bad(engine) && gb_link_has_pending(lane->link));
+    } while (!gbx_engine_halted(engine) && gb_link_has_pending(lane->link));
 }
 
 static void round_of_lanes(receiver_t *r)
@@ -287,7 +286,7 @@ static void round_of_lanes(receiver_t *r)
         if (fds[0].revents && read(engine->receiver_wake, &wakes, sizeof(wakes)) < 0 &&
             errno != EAGAIN)
             gb_log(GB_LOG_WARN, "exchange: eventfd: %d", errno);
-        for (uint32_t i = 0; i < count && !gbx_engine_bad(engine); i++) {
+        for (uint32_t i = 0; i < count && !gbx_engine_halted(engine); i++) {
             if (fds[i + 1].revents)
                 take_lane(engine, &engine->lanes[i]);
         }
@@ -315,6 +314,8 @@ void *gbx_receiver_run(void *arg)
     while (!atomic_load(&engine->stop)) {
         if (gbx_engine_bad(engine))
             wait_poisoned(engine);
+        else if (atomic_load(&engine->cut))
+            gbx_repair(engine);
         else
             round_of_lanes(&r);
     }

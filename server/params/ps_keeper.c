@@ -22,7 +22,7 @@ static int keep_job(ps_params_t *ps, ps_job_t *job, uint64_t *next)
     const char *why = goodbye ? "said goodbye" : "its connection was lost";
     gb_log(GB_LOG_INFO, "job %s: worker %u leaves: %s", job->name, worker, why);
     ps_leave_everywhere(ps, job, worker);
-    if (!goodbye && ps->config.on_leave)
+    if (ps->config.on_leave)
         ps->config.on_leave(ps->config.context, job->name, worker, why);
     return 1;
 }

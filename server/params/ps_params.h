@@ -24,9 +24,9 @@ typedef struct {
     uint32_t grace_ms;          /* after a cut connection, until the worker leaves; 0 = 1000 */
     uint32_t silence_ms;        /* a worker silent for so long is gone; 0 = 15000 */
     void *context;              /* handed to the callbacks */
-    /* A worker left because its connection went (cut or silent, after the grace). Called on a thread
-     * of the shard without locks held; it may call ps_params_*. The shard has already dropped the
-     * worker from its sums. NULL is fine. */
+    /* A worker left because its connection went: it said goodbye, or was cut or silent and did not
+     * come back within the grace. Called on a thread of the shard without locks held; it may call
+     * ps_params_*. The shard has already dropped the worker from its sums. NULL is fine. */
     void (*on_leave)(void *context, const char *job, uint32_t worker, const char *why);
     /* A checkpoint is on disk. NULL is fine. */
     void (*on_checkpoint)(void *context, const char *job, uint64_t clock, uint32_t epoch,
