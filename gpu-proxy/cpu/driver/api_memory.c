@@ -2,6 +2,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
+#include "gpu-proxy/cpu/driver/cpu_stream.h"
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
 #include "gpu-proxy/cpu/driver/cpu_vmm.h"
 
@@ -218,11 +219,14 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation l
                                unsigned int flags, CUstream hStream)
 {
     cpu_context_t *context;
+    cpu_stream_t *stream;
     (void)location;
-    (void)hStream;
     CUresult result = cpu_thread_context(&context);
+    if (!result)
+        result = cpu_stream_get(context, hStream, &stream);
     if (result)
         return result;
+    cpu_object_put(&stream->object);
     if (!count || flags || !cpu_memory_covers(CPU_MEMORY_MANAGED, devPtr, count))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;

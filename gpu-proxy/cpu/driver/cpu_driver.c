@@ -75,6 +75,8 @@ static CUresult read_config(cpu_config_t *config)
     if (!result)
         result = read_number("GABLE_CPU_MEMORY", 1 << 20, (int64_t)1 << 44,
                              "a size of at least 1M, such as 4G", &memory);
+    if (!result && width && width != 1 && width != 4 && width != 8 && width != 16 && width != 32)
+        result = bad_setting("GABLE_CPU_WIDTH", getenv("GABLE_CPU_WIDTH"), "1, 4, 8, 16 or 32");
     if (result)
         return result;
     config->threads = (int)threads;
