@@ -115,9 +115,7 @@ static gb_status_t make_folder(grant_t *grant)
 
 static gb_status_t take_lease(const options_t *o, grant_t *grant)
 {
-    gb_status_t status = make_folder(grant);
-    if (status == GB_OK)
-        status = cli_connect(&o->connection, &grant->cluster);
+    gb_status_t status = cli_connect(&o->connection, &grant->cluster);
     if (status == GB_OK)
         status = acquire(o, grant);
     if (status == GB_OK)
@@ -149,7 +147,19 @@ static void block_signals(sigset_t *all, sigset_t *before)
     pthread_sigmask(SIG_BLOCK, all, before);
 }
 
-static int spawn(char **argv, const sigset_t *mask, pid_t *out)
+/* The environment as it is now, for the program: libraries of this process add to theirs later. */
+static char **copy_environment(void)
+{
+    size_t count = 0;
+    while (environ[count])
+        count++;
+    char **copy = calloc(count + 1, sizeof *copy);
+    for (size_t i = 0; copy && i < count; i++)
+        copy[i] = environ[i];
+    return copy;
+}
+
+static int spawn(char **argv, char **environment, const sigset_t *mask, pid_t *out)
 {
     posix_spawnattr_t attributes;
     sigset_t defaults;
@@ -159,7 +169,7 @@ static int spawn(char **argv, const sigset_t *mask, pid_t *out)
     posix_spawnattr_setsigmask(&attributes, mask);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int error = posix_spawnp(out, argv[0], NULL, &attributes, argv, environ);
+    int error = posix_spawnp(out, argv[0], NULL, &attributes, argv, environment);
     posix_spawnattr_destroy(&attributes);
     return error;
 }
@@ -183,10 +193,10 @@ static int wait_for(pid_t child, const sigset_t *all)
     }
 }
 
-static int run_program(char **argv, const sigset_t *all, const sigset_t *before)
+static int run_program(char **argv, char **environment, const sigset_t *all, const sigset_t *before)
 {
     pid_t child;
-    int error = spawn(argv, before, &child);
+    int error = spawn(argv, environment, before, &child);
     if (!error)
         return wait_for(child, all);
     gb_complain("cannot run %s: %s", argv[0], strerror(error));
@@ -230,8 +240,15 @@ int cli_run(int argc, char **argv)
     if (o.local)
         set_local(&o);
     else
+        status = make_folder(&grant);
+    char **environment = copy_environment();
+    if (!environment)
+        status = gb_fail(GB_ERR_NO_MEMORY, "no memory for the environment");
+    if (status == GB_OK && !o.local)
         status = take_lease(&o, &grant);
-    code = status == GB_OK ? run_program(argv + first, &all, &before) : cli_failed(status);
+    code = status == GB_OK ? run_program(argv + first, environment, &all, &before)
+                           : cli_failed(status);
     give_back(&grant);
+    free(environment);
     return code;
 }

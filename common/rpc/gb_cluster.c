@@ -10,7 +10,7 @@
 
 #include "common/core/gb_log.h"
 
-enum { PROTOCOL = 1, DEFAULT_TIMEOUT_MS = 5000 };
+enum { PROTOCOL = 1, DEFAULT_TIMEOUT_MS = 5000, RECONNECT_MS = 300 };
 
 void gb_cluster_copy(char *out, size_t size, const char *text)
 {
@@ -42,7 +42,7 @@ gb_status_t gb_cluster_call(gb_cluster_t *cluster, const ProtobufCServiceDescrip
     gb_status_t status = gb_rpc_client_call(cluster->client, service, method, in, timeout_ms, out);
     /* An idle channel does not notice that the server was restarted: its first call then fails on the
      * old connection. No call of the cluster does harm when it is made twice. */
-    if (status == GB_ERR_UNREACHABLE)
+    if (status == GB_ERR_UNREACHABLE && gb_rpc_client_wait(cluster->client, RECONNECT_MS) == GB_OK)
         status = gb_rpc_client_call(cluster->client, service, method, in, timeout_ms, out);
     if (status == GB_ERR_TIMEOUT)
         return GB_ERR_UNREACHABLE;

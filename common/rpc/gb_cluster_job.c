@@ -3,11 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/core/gb_clock.h"
 
-enum { POLL_MS = 2000, RETRY_MS = 200 };
+enum { POLL_MS = 2000, RETRY_MS = 500 };
 
 struct gb_job {
     gb_cluster_t *cluster;
@@ -131,9 +130,7 @@ gb_status_t gb_job_begin_epoch(gb_job_t *job, uint32_t done, int wait_ms, gb_epo
         left = left_ms(end);
         if (status != GB_ERR_UNREACHABLE || !left)
             return status;
-        int pause = left < RETRY_MS ? left : RETRY_MS;
-        struct timespec nap = {pause / 1000, pause % 1000 * 1000000L};
-        nanosleep(&nap, NULL);
+        gb_rpc_client_wait(job->cluster->client, left < RETRY_MS ? left : RETRY_MS);
     }
 }
 

@@ -125,6 +125,9 @@ gb_status_t gb_rpc_client_call(gb_rpc_client_t *client, const ProtobufCServiceDe
                                const char *method, const ProtobufCMessage *in, int timeout_ms,
                                ProtobufCMessage **out);
 
+/* Waits until the channel is connected, at most timeout_ms, trying all the time. UNREACHABLE. */
+gb_status_t gb_rpc_client_wait(gb_rpc_client_t *client, int timeout_ms);
+
 void gb_rpc_message_free(ProtobufCMessage *message);
 
 /* Opens a bidirectional stream; fails when the server cannot be reached within timeout_ms. */

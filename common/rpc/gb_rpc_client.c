@@ -192,27 +192,23 @@ gb_status_t gb_rpc_client_call(gb_rpc_client_t *client, const ProtobufCServiceDe
 
 /* ---- streams ---- */
 
-/* Waits until the channel is connected. */
-static gb_status_t connect_channel(gb_rpc_client_t *client, int timeout_ms)
+gb_status_t gb_rpc_client_wait(gb_rpc_client_t *client, int timeout_ms)
 {
     gpr_timespec deadline = gb_rpc_deadline(timeout_ms);
     grpc_completion_queue *cq = grpc_completion_queue_create_for_pluck(NULL);
     grpc_connectivity_state state;
-    int failures = 0;
-    while ((state = grpc_channel_check_connectivity_state(client->channel, 1)) !=
-           GRPC_CHANNEL_READY) {
-        if (state == GRPC_CHANNEL_SHUTDOWN ||
-            (state == GRPC_CHANNEL_TRANSIENT_FAILURE && failures++))
-            break;
+    int in_time = 1;
+    while (in_time && (state = grpc_channel_check_connectivity_state(client->channel, 1)) !=
+                          GRPC_CHANNEL_READY) {
+        /* Who waits also drives the attempts: gRPC has no thread of its own for that. */
         grpc_channel_watch_connectivity_state(client->channel, state, deadline, cq,
                                               tag(TAG_STATUS));
-        grpc_event event = grpc_completion_queue_pluck(cq, tag(TAG_STATUS),
-                                                       gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
-        if (!event.success)
-            break;
+        in_time = grpc_completion_queue_pluck(cq, tag(TAG_STATUS),
+                                              gpr_inf_future(GPR_CLOCK_REALTIME), NULL)
+                      .success;
     }
     destroy_queue(cq);
-    if (state == GRPC_CHANNEL_READY)
+    if (in_time)
         return GB_OK;
     return gb_fail(GB_ERR_UNREACHABLE, "no server answers at %s: is ps-server running there?",
                    client->target);
@@ -224,7 +220,7 @@ gb_status_t gb_rpc_stream_open(gb_rpc_client_t *client, const ProtobufCServiceDe
     const ProtobufCMethodDescriptor *descriptor = NULL;
     gb_status_t status = find_method(service, method, &descriptor);
     if (status == GB_OK)
-        status = connect_channel(client, timeout_ms);
+        status = gb_rpc_client_wait(client, timeout_ms);
     if (status != GB_OK)
         return status;
     gb_rpc_stream_t *stream = calloc(1, sizeof *stream);

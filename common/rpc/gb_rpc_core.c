@@ -48,6 +48,9 @@ static void set_up_once(void)
 {
     /* The system's resolver knows /etc/hosts and mDNS names; gRPC's own knows DNS servers only. */
     setenv("GRPC_DNS_RESOLVER", "native", 0);
+    /* A channel without calls is looked after only so often (5000): too seldom to notice within a
+     * second that a server went away or came back. */
+    setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "250", 0);
     gpr_set_log_function(log_from_grpc);
     gpr_set_log_verbosity(gb_log_enabled(GB_LOG_DEBUG) ? GPR_LOG_SEVERITY_INFO
                                                        : GPR_LOG_SEVERITY_ERROR);

@@ -68,7 +68,7 @@ void ps_registry_on_checkpoint(void *context, const char *job, uint64_t clock, u
                                const char *path)
 {
     (void)context;
-    gb_log(GB_LOG_INFO, "job %s: checkpoint of epoch %u (clock %llu): %s", job, epoch,
+    gb_log(GB_LOG_DEBUG, "job %s: checkpoint of epoch %u (clock %llu): %s", job, epoch,
            (unsigned long long)clock, path);
 }
 
