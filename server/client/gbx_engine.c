@@ -428,6 +428,9 @@ gb_status_t gbx_engine_wait(gbx_engine_t *engine, uint32_t timeout_ms)
         return gbx_engine_poisoned(engine);
     if ((int)(atomic_load(&engine->done) - target) < 0)
         return gb_fail(GB_ERR_TIMEOUT, "the exchange did not finish within %u ms", timeout_ms);
+    /* Done means that the last copies are under way; the caller may look from another stream. */
+    if (!gbx_cuda_ok(engine, engine->cuda->cuStreamSynchronize(engine->in_stream), "copy in"))
+        return gbx_engine_poisoned(engine);
     return GB_OK;
 }
 
