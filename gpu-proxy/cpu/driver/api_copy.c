@@ -144,9 +144,11 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
                            CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
     cpu_context_t *one, *other;
-    CUresult result = cpu_context_get(dstContext, &one);
+    CUresult result = cpu_thread_context(&one);
+    if (!result)
+        result = cpu_context_get(dstContext, &one);
     if (result)
-        return cpu_driver() ? result : CUDA_ERROR_NOT_INITIALIZED;
+        return result;
     result = cpu_context_get(srcContext, &other);
     if (!result) {
         result = linear(dstDevice, true, srcDevice, true, ByteCount, hStream, true);

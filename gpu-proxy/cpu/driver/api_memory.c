@@ -1,4 +1,6 @@
 /* Entry points: allocating, registering and asking about memory; virtual memory management. */
+#include <sys/mman.h>
+
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
@@ -133,6 +135,20 @@ CUresult cuMemFreeHost(void *p)
     return cpu_memory_free(CPU_MEMORY_HOST, (uint64_t)p);
 }
 
+/* Whether all pages of the range exist. */
+static bool is_mapped(uint64_t base, uint64_t bytes)
+{
+    enum { PAGE = 4096, PAGES = 4096 };
+    unsigned char resident[PAGES];
+    uint64_t at = base & ~(uint64_t)(PAGE - 1), end = base + bytes;
+    for (; at < end; at += (uint64_t)PAGE * PAGES) {
+        uint64_t part = end - at < (uint64_t)PAGE * PAGES ? end - at : (uint64_t)PAGE * PAGES;
+        if (mincore((void *)at, part, resident))
+            return false;
+    }
+    return true;
+}
+
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     cpu_context_t *context;
@@ -143,7 +159,9 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     if (!p || !bytesize || (Flags & ~15u))
         return CUDA_ERROR_INVALID_VALUE;
     cpu_memory_arena(&arena, &bytes);
-    if ((uint64_t)p - arena < bytes)
+    if ((uint64_t)p + bytesize < (uint64_t)p ||
+        ((uint64_t)p < arena + bytes && (uint64_t)p + bytesize > arena) ||
+        !is_mapped((uint64_t)p, bytesize))
         return CUDA_ERROR_INVALID_VALUE;
     return cpu_memory_add(CPU_MEMORY_REGISTERED, context->device->index, context, (uint64_t)p,
                           bytesize, Flags);
