@@ -231,10 +231,13 @@ bool ptx_p_function_decl(ptx_parser_t *p, ptx_linkage_t linkage)
     if (!ptx_p_scope_open(p) || !read_head(p, &head, PTX_NONE))
         return false;
     uint32_t count = p->names.syms.count - first_sym;
-    const ptx_sym_t *own = (const ptx_sym_t *)p->names.syms.data + first_sym;
-    ptx_sym_t *syms = ptx_arena_copy(p->arena, own, count * sizeof *own);
-    if (count && !syms)
-        return ptx_p_no_memory(p);
+    ptx_sym_t *syms = NULL;
+    if (count) {
+        const ptx_sym_t *own = (const ptx_sym_t *)p->names.syms.data + first_sym;
+        syms = ptx_arena_copy(p->arena, own, count * sizeof *own);
+        if (!syms)
+            return ptx_p_no_memory(p);
+    }
     return ptx_p_scope_close(p) && declare_or_define(p, &head, first_var, count, syms);
 }
 
