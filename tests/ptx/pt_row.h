@@ -1,0 +1,57 @@
+/* pt_row.h - one instruction against a plain C reference, over edge values.
+ *
+ * A row is a mnemonic, the registers it takes and a function that computes what it must give. For
+ * each row kernels are made that run it on every combination of edge values: in all lanes with
+ * different values, in all lanes with the same value, and with an immediate as last source. */
+#ifndef PT_ROW_H
+#define PT_ROW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a reference has to know, read off the mnemonic: not by the parser under test. */
+typedef struct {
+    char type[8], type2[8]; /* "s32"; of the last two types: "cvt.rn.f32.s64" has f32 and s64 */
+    unsigned bits, bits2;   /* of the types; the first one's twice if there is only one */
+    bool is_signed, is_signed2, is_float, is_float2;
+    int round;     /* FE_TONEAREST and so on */
+    bool integral; /* rni, rzi, rmi, rpi */
+    bool ftz, sat;
+} pt_op_t;
+
+/* Sources are zero-extended bits; so is the result, of which the destination's bits count. */
+typedef uint64_t (*pt_ref_t)(const pt_op_t *op, const uint64_t *in);
+
+typedef enum {
+    PT_EXACT, /* same bits, any NaN for a NaN */
+    PT_ULP,   /* within `tolerance` units in the last place of the reference */
+    PT_ABS    /* within `tolerance` */
+} pt_compare_t;
+
+typedef struct {
+    char mnemonic[48];
+    char shape[8];   /* "w=ww": h w d 16, 32, 64 bits; f g floating; p predicate; 1 to 4 sources */
+    char sources[8]; /* how values are chosen: like shape, 's' shift counts, 'n' small floats */
+    pt_ref_t ref;
+    pt_compare_t compare;
+    double tolerance;
+    bool (*is_open)(const uint64_t *in); /* cases that PTX leaves open; they must not fault */
+    char fixed[24]; /* operand text to append after the sources, e.g. "0xE8"; "" without */
+} pt_row_t;
+
+/* Adds a row to the table of this process; printf-like mnemonic. */
+pt_row_t *pt_add(const char *shape, pt_ref_t ref, const char *mnemonic, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Runs all rows added since the last call and fails the test with what differs. */
+void pt_run_rows(void);
+
+/* Values of a type, sign- or zero-extended by its bits. */
+int64_t pt_signed(uint64_t value, unsigned bits);
+uint64_t pt_low(uint64_t value, unsigned bits);
+float pt_f32(uint64_t bits);
+double pt_f64(uint64_t bits);
+uint64_t pt_bits32(float value);
+uint64_t pt_bits64(double value);
+
+#endif
