@@ -560,9 +560,9 @@ static unsigned run_module(unsigned first, unsigned end)
 void pt_run_rows(void)
 {
     unsigned bad = 0, n = row_count;
+    row_count = 0;
     for (unsigned first = 0; first < n; first += PER_MODULE)
         bad += run_module(first, first + PER_MODULE < n ? first + PER_MODULE : n);
-    row_count = 0;
     if (bad)
         fail_msg("%u results of %u instructions differ", bad, n);
 }

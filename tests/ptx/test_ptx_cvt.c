@@ -82,7 +82,8 @@ static void test_from_int(void **state)
     static const char *const rounds[] = {".rn", ".rz", ".rm", ".rp"};
     (void)state;
     for (unsigned from = 0; from < 8; from++) {
-        for (unsigned r = 0; r < 4; r++)
+        /* Directed rounding of 64-bit integers is refused at load. */
+        for (unsigned r = 0; r < (strcmp(types[from] + 1, "64") == 0 ? 1u : 4u); r++)
             add_cvt(ref_from_int, rounds[r], "f32", types[from]);
         add_cvt(ref_from_int, ".rn", "f64", types[from]);
     }

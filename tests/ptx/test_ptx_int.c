@@ -330,57 +330,6 @@ static uint64_t ref_prmt(const pt_op_t *op, const uint64_t *in)
     return out;
 }
 
-/* Byte selectors of the prmt modes for control 0 to 3, lowest byte first in the low digit. */
-static uint64_t permute(const uint64_t *in, const unsigned selectors[4])
-{
-    uint64_t out = 0;
-    for (unsigned i = 0; i < 4; i++)
-        out |= pick_byte(in, selectors[in[2] & 3] >> 4 * i & 15) << 8 * i;
-    return out;
-}
-
-static uint64_t ref_prmt_f4e(const pt_op_t *op, const uint64_t *in)
-{
-    static const unsigned table[4] = {0x3210, 0x4321, 0x5432, 0x6543};
-    (void)op;
-    return permute(in, table);
-}
-
-static uint64_t ref_prmt_b4e(const pt_op_t *op, const uint64_t *in)
-{
-    static const unsigned table[4] = {0x5670, 0x6701, 0x7012, 0x0123};
-    (void)op;
-    return permute(in, table);
-}
-
-static uint64_t ref_prmt_rc8(const pt_op_t *op, const uint64_t *in)
-{
-    static const unsigned table[4] = {0x0000, 0x1111, 0x2222, 0x3333};
-    (void)op;
-    return permute(in, table);
-}
-
-static uint64_t ref_prmt_ecl(const pt_op_t *op, const uint64_t *in)
-{
-    static const unsigned table[4] = {0x3210, 0x3211, 0x3222, 0x3333};
-    (void)op;
-    return permute(in, table);
-}
-
-static uint64_t ref_prmt_ecr(const pt_op_t *op, const uint64_t *in)
-{
-    static const unsigned table[4] = {0x0000, 0x1110, 0x2210, 0x3210};
-    (void)op;
-    return permute(in, table);
-}
-
-static uint64_t ref_prmt_rc16(const pt_op_t *op, const uint64_t *in)
-{
-    static const unsigned table[4] = {0x1010, 0x3232, 0x1010, 0x3232};
-    (void)op;
-    return permute(in, table);
-}
-
 static void test_arithmetic(void **state)
 {
     (void)state;
@@ -468,12 +417,6 @@ static void test_bits(void **state)
     with_sources(pt_add("w=www", ref_shf_rw, "shf.r.wrap.b32"), "wws");
     with_sources(pt_add("w=www", ref_shf_rc, "shf.r.clamp.b32"), "wws");
     pt_add("w=www", ref_prmt, "prmt.b32");
-    pt_add("w=www", ref_prmt_f4e, "prmt.b32.f4e");
-    pt_add("w=www", ref_prmt_b4e, "prmt.b32.b4e");
-    pt_add("w=www", ref_prmt_rc8, "prmt.b32.rc8");
-    pt_add("w=www", ref_prmt_ecl, "prmt.b32.ecl");
-    pt_add("w=www", ref_prmt_ecr, "prmt.b32.ecr");
-    pt_add("w=www", ref_prmt_rc16, "prmt.b32.rc16");
     pt_run_rows();
 }
 

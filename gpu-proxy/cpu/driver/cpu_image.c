@@ -9,8 +9,6 @@
 #include "gpu-proxy/cpu/ptx/ptx_image.h"
 #include "gpu-proxy/cpu/ptx/ptx_parse.h"
 
-#pragma weak cpu_jit_covers
-
 enum { LOG_BYTES = 4096 };
 
 /* Appends to the program's error log, cutting what does not fit. */
@@ -44,7 +42,7 @@ static CUresult parse(const char *text, size_t size, cpu_image_log_t *log, ptx_m
         return fail(log, ptx_log.used ? lines : gb_why(), CUDA_ERROR_INVALID_PTX);
     lines[0] = 0;
     cpu_jit_log_t jit_log = {lines, sizeof(lines), 0};
-    if (cpu_jit_covers && cpu_jit_covers(*out, &jit_log) != GB_OK) {
+    if (cpu_jit_covers(*out, &jit_log) != GB_OK) {
         ptx_module_free(*out);
         return fail(log, jit_log.used ? lines : gb_why(), CUDA_ERROR_INVALID_PTX);
     }

@@ -1,7 +1,8 @@
 /* Where a group may split, and what that forces.
  *
  * A divergent branch d sends some lanes to one side and some to the other, until both meet at its
- * immediate postdominator p. While node b of one side runs, lanes of the other side wait at nodes of
+ * immediate postdominator p - or outside of the loop, if a side can come to p by way of the next
+ * iteration: lanes that wait for that see the others pass p. While node b of one side runs, lanes of the other side wait at nodes of
  * theirs, or at p. A register that b writes and that is alive where they wait must be kept apart per
  * lane (forced), if they can hold another value of it: if it has other definitions, or if b can run
  * again while they wait, that is if it is in a loop that they have left. */
@@ -119,15 +120,41 @@ static void force_side(split_t *t, unsigned side)
     }
 }
 
+static void find_sides(split_t *t, bool *empty)
+{
+    cpu_analysis_t *a = t->a;
+    uint32_t *stack = cpu_arena_alloc(a->arena, a->node_count + 1, sizeof *stack);
+    for (unsigned s = 0; s < 2; s++) {
+        t->side[s] = cpu_bits_new(a->arena, a->node_count);
+        reach(a, a->nodes[t->d].succ[s], t->p, t->side[s], stack);
+        empty[s] = a->nodes[t->d].succ[s] == CPU_NODE_EXIT || a->nodes[t->d].succ[s] == t->p;
+    }
+}
+
+/* The innermost loop around d and p whose next iteration can begin before p. */
+static uint32_t bypassing_loop(const split_t *t)
+{
+    const cpu_analysis_t *a = t->a;
+    for (uint32_t l = a->nodes[t->d].loop; l != CPU_NO_LOOP; l = a->loops[l].parent) {
+        uint32_t h = a->loops[l].header;
+        if (loop_contains(a, l, t->p) &&
+            (cpu_bits_has(t->side[0], h) || cpu_bits_has(t->side[1], h))) {
+            return l;
+        }
+    }
+    return CPU_NO_LOOP;
+}
+
 static bool split_at(cpu_analysis_t *a, uint32_t d)
 {
     split_t t = {.a = a, .d = d, .p = a->nodes[d].ipdom};
-    uint32_t *stack = cpu_arena_alloc(a->arena, a->node_count + 1, sizeof *stack);
     bool empty[2];
-    for (unsigned s = 0; s < 2; s++) {
-        t.side[s] = cpu_bits_new(a->arena, a->node_count);
-        reach(a, a->nodes[d].succ[s], t.p, t.side[s], stack);
-        empty[s] = a->nodes[d].succ[s] == CPU_NODE_EXIT || a->nodes[d].succ[s] == t.p;
+    find_sides(&t, empty);
+    for (uint32_t l = bypassing_loop(&t); l != CPU_NO_LOOP; l = bypassing_loop(&t)) {
+        while (loop_contains(a, l, t.p)) {
+            t.p = a->nodes[t.p].ipdom;
+        }
+        find_sides(&t, empty);
     }
     /* If one side ends at once, nobody waits for the other. */
     if (t.p == CPU_NODE_EXIT && (empty[0] || empty[1])) {
