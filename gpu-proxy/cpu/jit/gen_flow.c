@@ -6,6 +6,7 @@
  *   test[b]   do lanes wait for node b? then run[b], else after[b]
  *   run[b]    node b for the waiting lanes
  *   after[b]  the next iteration of a loop that ends with b, else test[b + 1]
+ *   rescan    lanes that were left in deferred loops go on, else done
  *   done      no lane waits for a node: some may wait behind barriers, else the group has ended */
 #include "gpu-proxy/cpu/jit/gen_state.h"
 
@@ -257,6 +258,28 @@ static void run_branch(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
     LLVMBuildBr(gen->b, gen->flow->after[b]);
 }
 
+/* If lanes wait at the header of a loop they begin its next iteration. */
+static void next_iteration(cpu_gen_t *gen, uint32_t h)
+{
+    block_t again = gen_block(gen, ""), on = gen_block(gen, "");
+    LLVMBuildCondBr(gen->b, any_waiting(gen, h), again, on);
+    LLVMPositionBuilderAtEnd(gen->b, again);
+    poll_cancel(gen);
+    LLVMBuildBr(gen->b, gen->flow->run[h]);
+    LLVMPositionBuilderAtEnd(gen->b, on);
+}
+
+static void rescan(cpu_gen_t *gen)
+{
+    LLVMPositionBuilderAtEnd(gen->b, gen->flow->rescan);
+    for (uint32_t l = 0; l < gen->a->loop_count; l++) {
+        if (gen->a->loops[l].deferred) {
+            next_iteration(gen, gen->a->loops[l].header);
+        }
+    }
+    LLVMBuildBr(gen->b, gen->flow->done);
+}
+
 static void run_node(cpu_gen_t *gen, uint32_t b)
 {
     const cpu_node_t *n = &gen->a->nodes[b];
@@ -290,18 +313,11 @@ static void run_node(cpu_gen_t *gen, uint32_t b)
     /* the next iteration of the loops that end here, innermost first */
     LLVMPositionBuilderAtEnd(gen->b, w->after[b]);
     for (uint32_t l = n->loop; l != CPU_NO_LOOP; l = gen->a->loops[l].parent) {
-        if (gen->a->loops[l].last != b) {
-            continue;
+        if (gen->a->loops[l].last == b && !gen->a->loops[l].deferred) {
+            next_iteration(gen, gen->a->loops[l].header);
         }
-        uint32_t h = gen->a->loops[l].header;
-        block_t again = gen_block(gen, ""), on = gen_block(gen, "");
-        LLVMBuildCondBr(gen->b, any_waiting(gen, h), again, on);
-        LLVMPositionBuilderAtEnd(gen->b, again);
-        poll_cancel(gen);
-        LLVMBuildBr(gen->b, w->run[h]);
-        LLVMPositionBuilderAtEnd(gen->b, on);
     }
-    LLVMBuildBr(gen->b, b + 1 < gen->a->node_count ? w->test[b + 1] : w->done);
+    LLVMBuildBr(gen->b, b + 1 < gen->a->node_count ? w->test[b + 1] : w->rescan);
 }
 
 /* ---- the whole ---- */
@@ -363,6 +379,7 @@ static void make_blocks(cpu_gen_t *gen)
         w->run[b] = gen_block(gen, "run");
         w->after[b] = gen_block(gen, "after");
     }
+    w->rescan = gen_block(gen, "rescan");
     w->done = gen_block(gen, "done");
     for (uint32_t b = 0; b < n; b++) {
         const cpu_node_t *node = &gen->a->nodes[b];
@@ -476,6 +493,7 @@ bool gen_function(cpu_gen_t *gen)
         }
     }
     if (w->need_masks && !gen->failed) {
+        rescan(gen);
         LLVMPositionBuilderAtEnd(gen->b, w->done);
         gen_barrier_done(gen);
     }

@@ -7,6 +7,7 @@
 typedef struct gen_flow {
     bool need_fast, need_masks;
     block_t *fast, *test, *run, *after;
+    block_t rescan; /* no lane waits but in deferred loops */
     block_t done;
     bool *meets; /* per node: where all lanes may be together again */
     uint32_t barrier_count;

@@ -8,7 +8,9 @@
  * Nodes are numbered in execution order: topological without back-edges, every loop contiguous.
  * A group always runs the lowest node that has waiting lanes, and a loop's next iteration begins when
  * no lane waits inside the loop. So while node b runs, other lanes wait only at later nodes, or at the
- * header of a loop around b. */
+ * header of a loop around b. Deferred loops are the exception: lanes that may wait for each other spin
+ * there. Their next iteration begins only when no lane waits anywhere else, so that those that have
+ * left the loop can do what the others wait for. */
 #ifndef CPU_ANALYSIS_H
 #define CPU_ANALYSIS_H
 
@@ -39,6 +41,7 @@ typedef struct {
 typedef struct {
     uint32_t header, last; /* nodes [header, last] */
     uint32_t parent;       /* or CPU_NO_LOOP */
+    bool deferred;         /* lanes may wait here for what other lanes do behind it */
 } cpu_loop_t;
 
 /* Value of lane l: base + l * stride + scale * extend(index + l * step), where base (as wide as the

@@ -59,6 +59,17 @@ static bool early_latch(const split_t *t, unsigned other, uint32_t h, uint32_t b
     return false;
 }
 
+/* The deferred loop with header x, or CPU_NO_LOOP. */
+static uint32_t deferred_at(const cpu_analysis_t *a, uint32_t x)
+{
+    for (uint32_t l = a->nodes[x].loop; l != CPU_NO_LOOP; l = a->loops[l].parent) {
+        if (a->loops[l].header == x) {
+            return a->loops[l].deferred ? l : CPU_NO_LOOP;
+        }
+    }
+    return CPU_NO_LOOP;
+}
+
 /* Do lanes of the other side that wait while b runs need `reg`? */
 static bool waited_for(const split_t *t, unsigned other, uint32_t b, uint32_t reg)
 {
@@ -70,7 +81,8 @@ static bool waited_for(const split_t *t, unsigned other, uint32_t b, uint32_t re
         if (!cpu_bits_has(t->side[other], x) || !cpu_bits_has(a->live_in[x], reg)) {
             continue;
         }
-        if (x > b) {
+        uint32_t spin = deferred_at(a, x);
+        if (x > b || (spin != CPU_NO_LOOP && b > a->loops[spin].last)) {
             return true;
         }
         for (uint32_t l = a->nodes[b].loop; l != CPU_NO_LOOP; l = a->loops[l].parent) {
@@ -145,6 +157,19 @@ static uint32_t bypassing_loop(const split_t *t)
     return CPU_NO_LOOP;
 }
 
+/* Can lanes of a side be left behind in a deferred loop? Then nothing is sure to join them. */
+static bool leaves_behind(const split_t *t)
+{
+    for (uint32_t l = 0; l < t->a->loop_count; l++) {
+        uint32_t h = t->a->loops[l].header;
+        if (t->a->loops[l].deferred &&
+            (cpu_bits_has(t->side[0], h) || cpu_bits_has(t->side[1], h))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool split_at(cpu_analysis_t *a, uint32_t d)
 {
     split_t t = {.a = a, .d = d, .p = a->nodes[d].ipdom};
@@ -154,6 +179,10 @@ static bool split_at(cpu_analysis_t *a, uint32_t d)
         while (loop_contains(a, l, t.p)) {
             t.p = a->nodes[t.p].ipdom;
         }
+        find_sides(&t, empty);
+    }
+    if (t.p != CPU_NODE_EXIT && leaves_behind(&t)) {
+        t.p = CPU_NODE_EXIT;
         find_sides(&t, empty);
     }
     /* If one side ends at once, nobody waits for the other. */
