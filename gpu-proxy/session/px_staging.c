@@ -1,6 +1,10 @@
+/* The memory is the session's own, page-locked where the driver can: what a driver allocates belongs to
+ * the context that happens to be current, and is gone with it. A lock ends with its context too; what is
+ * used after that is locked again (copies through memory that is not are right, but slower). */
 #include "gpu-proxy/session/px_staging.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +15,7 @@ enum {
     FLIGHTS = 256,
     CLOSE_AT = 256 << 10, /* bytes behind one event */
     LANE_BUFFERS = 8,     /* kept for the next copy to the host */
+    PAGE = 4096,
 };
 
 /* Copies of one stream that end with one event; [.., end) of the ring is theirs. */
@@ -20,10 +25,16 @@ typedef struct {
     uint64_t end;
 } flight_t;
 
+/* In front of a lane's buffer, on a page of its own. */
+typedef struct {
+    unsigned epoch; /* when it was locked */
+} lane_buffer_t;
+
 struct px_staging {
     const gb_cuda_table_t *cuda;
     uint8_t *ring;
-    int pinned;
+    unsigned ring_epoch;
+    atomic_uint epoch;   /* counts contexts that have gone; 0 = none yet */
     uint64_t head, tail; /* bytes ever taken, bytes ever freed; position = value % RING */
     flight_t flights[FLIGHTS];
     unsigned first, count; /* flights under way, oldest at first */
@@ -47,25 +58,45 @@ px_staging_t *px_staging_create(const gb_cuda_table_t *cuda)
     return staging;
 }
 
+/* Refused is fine: locked already, by a context that lives, or not possible here. */
+static void lock_pages(px_staging_t *staging, uint8_t *memory, size_t size)
+{
+    (void)staging->cuda->cuMemHostRegister_v2(memory, size, CU_MEMHOSTREGISTER_PORTABLE);
+}
+
+/* `locked` is where the locked part of the block begins. */
+static void drop(px_staging_t *staging, uint8_t *block, uint8_t *locked)
+{
+    (void)staging->cuda->cuMemHostUnregister(locked); /* refused where the lock has ended */
+    free(block);
+}
+
+static CUresult need_ring(px_staging_t *staging)
+{
+    unsigned epoch = atomic_load(&staging->epoch);
+    if (staging->ring && staging->ring_epoch == epoch)
+        return CUDA_SUCCESS;
+    if (!staging->ring) {
+        void *memory;
+        if (posix_memalign(&memory, PAGE, RING))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        staging->ring = memory;
+    }
+    lock_pages(staging, staging->ring, RING);
+    staging->ring_epoch = epoch;
+    return CUDA_SUCCESS;
+}
+
 void px_staging_destroy(px_staging_t *staging)
 {
     if (!staging)
         return;
     for (int i = 0; i < staging->buffer_count; i++)
-        staging->cuda->cuMemFreeHost(staging->buffers[i]);
-    if (staging->ring && staging->pinned)
-        staging->cuda->cuMemFreeHost(staging->ring);
+        drop(staging, staging->buffers[i] - PAGE, staging->buffers[i]);
+    if (staging->ring)
+        drop(staging, staging->ring, staging->ring);
     pthread_mutex_destroy(&staging->lock);
     free(staging);
-}
-
-static CUresult pinned(const gb_cuda_table_t *cuda, size_t size, uint8_t **out)
-{
-    void *memory = NULL;
-    CUresult result = cuda->cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_PORTABLE);
-    if (result == CUDA_SUCCESS)
-        *out = memory;
-    return result;
 }
 
 /* Gives the oldest flight's bytes back; waits for it if told to. After a fault of its context nothing
@@ -126,11 +157,8 @@ static CUresult make_room(px_staging_t *staging, uint64_t size)
 CUresult px_staging_upload(px_staging_t *staging, const void *context, CUstream stream,
                            CUdeviceptr dst, const void *data, uint64_t size)
 {
-    CUresult result = CUDA_SUCCESS;
     uint64_t room = (size + 63) & ~63ull;
-    if (!staging->ring)
-        result = pinned(staging->cuda, RING, &staging->ring);
-    staging->pinned = 1;
+    CUresult result = need_ring(staging);
     if (!result && staging->open &&
         (staging->open_stream != stream || staging->open_context != context ||
          staging->open_bytes >= CLOSE_AT))
@@ -162,6 +190,7 @@ void px_staging_leave(px_staging_t *staging, const void *context)
 {
     if (staging->open && staging->open_context == context)
         close_open(staging);
+    atomic_fetch_add(&staging->epoch, 1);
     /* Flights land in order, so those of other contexts before it are waited for too. */
     for (unsigned left = staging->count; left > 0; left--) {
         unsigned last = (staging->first + left - 1) % FLIGHTS;
@@ -177,15 +206,24 @@ void px_staging_leave(px_staging_t *staging, const void *context)
 CUresult px_staging_borrow(px_staging_t *staging, uint8_t **out)
 {
     uint8_t *buffer = NULL;
+    unsigned epoch = atomic_load(&staging->epoch);
     pthread_mutex_lock(&staging->lock);
     if (staging->buffer_count > 0)
         buffer = staging->buffers[--staging->buffer_count];
     pthread_mutex_unlock(&staging->lock);
-    if (buffer) {
-        *out = buffer;
-        return CUDA_SUCCESS;
+    if (!buffer) {
+        void *block;
+        if (posix_memalign(&block, PAGE, PAGE + 2 * PX_WIRE_PIECE))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        buffer = (uint8_t *)block + PAGE;
+        ((lane_buffer_t *)block)->epoch = epoch - 1; /* not locked yet */
     }
-    return pinned(staging->cuda, 2 * PX_WIRE_PIECE, out);
+    lane_buffer_t *header = (lane_buffer_t *)(buffer - PAGE);
+    if (header->epoch != epoch)
+        lock_pages(staging, buffer, 2 * PX_WIRE_PIECE);
+    header->epoch = epoch;
+    *out = buffer;
+    return CUDA_SUCCESS;
 }
 
 void px_staging_return(px_staging_t *staging, uint8_t *buffer)
@@ -197,5 +235,5 @@ void px_staging_return(px_staging_t *staging, uint8_t *buffer)
     }
     pthread_mutex_unlock(&staging->lock);
     if (buffer)
-        staging->cuda->cuMemFreeHost(buffer);
+        drop(staging, buffer - PAGE, buffer);
 }

@@ -591,24 +591,46 @@ static void faults_stick(void **state)
           CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+/* What the session copies through outlives the context in which it was first needed. */
+static void copies_after_a_context_has_gone(void **state)
+{
+    enum { N = 5 << 20 };
+    unsigned char *out = malloc(N), *back = malloc(N);
+    (void)state;
+    for (int i = 0; i < N; i++)
+        out[i] = (unsigned char)(i * 7 + (i >> 11));
+    OK(cuda->cuCtxSetCurrent(NULL));
+    OK(cuda->cuDevicePrimaryCtxRelease_v2(0));
+    for (int round = 0; round < 3; round++) {
+        CUdeviceptr p;
+        OK(cuda->cuDevicePrimaryCtxRetain(&context, 0));
+        OK(cuda->cuCtxSetCurrent(context));
+        OK(cuda->cuMemAlloc_v2(&p, N));
+        OK(cuda->cuMemcpyHtoD_v2(p, out, N));
+        memset(back, 0, N);
+        OK(cuda->cuMemcpyDtoH_v2(back, p, N));
+        if (real)
+            assert_memory_equal(back, out, N);
+        OK(cuda->cuMemFree_v2(p));
+        OK(cuda->cuCtxSetCurrent(NULL));
+        OK(cuda->cuDevicePrimaryCtxRelease_v2(0));
+    }
+    free(out);
+    free(back);
+    start();
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launches),
-        cmocka_unit_test(libraries),
-        cmocka_unit_test(copies),
-        cmocka_unit_test(streams_and_events),
-        cmocka_unit_test(bad_handles),
-        cmocka_unit_test(null_pointers),
-        cmocka_unit_test(bad_values),
-        cmocka_unit_test(bad_modules),
-        cmocka_unit_test(pointers),
-        cmocka_unit_test(allocation_churn),
-        cmocka_unit_test(own_contexts),
-        cmocka_unit_test(threads),
-        cmocka_unit_test(many_threads),
-        cmocka_unit_test(handed_over),
-        cmocka_unit_test(other_lanes_go_on),
+        cmocka_unit_test(launches),     cmocka_unit_test(libraries),
+        cmocka_unit_test(copies),       cmocka_unit_test(streams_and_events),
+        cmocka_unit_test(bad_handles),  cmocka_unit_test(null_pointers),
+        cmocka_unit_test(bad_values),   cmocka_unit_test(bad_modules),
+        cmocka_unit_test(pointers),     cmocka_unit_test(allocation_churn),
+        cmocka_unit_test(own_contexts), cmocka_unit_test(copies_after_a_context_has_gone),
+        cmocka_unit_test(threads),      cmocka_unit_test(many_threads),
+        cmocka_unit_test(handed_over),  cmocka_unit_test(other_lanes_go_on),
         cmocka_unit_test(faults_stick),
     };
     proxy_t proxy;
