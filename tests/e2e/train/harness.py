@@ -1,6 +1,6 @@
 """Starts real servers, proxies and workers on loopback for the training tests, and stops them.
 
-Every wait has a deadline; on failure the logs of all programs are printed.
+Every wait has a deadline; on failure (or with GABLE_TEST_LOGS=1) the logs of all programs are printed.
 """
 import contextlib
 import gzip
@@ -161,7 +161,7 @@ class Site:
     def close(self, failed):
         for program in reversed(self.programs):
             program.stop()
-        if failed:
+        if failed or os.environ.get("GABLE_TEST_LOGS"):
             for program in self.programs:
                 print(program.text(), file=sys.stderr)
         shutil.rmtree(self.dir, ignore_errors=True)

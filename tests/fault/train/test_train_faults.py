@@ -31,7 +31,7 @@ def expect_lost(worker, start):
 
 def test_killed_session():
     with site() as s:
-        data = s.small_data()
+        data = s.small_data(2000, 500)
         proxy = s.start_proxy(1, unix=True)
         worker = s.start_worker("worker", "--data", data, "--epochs", "1000",
                                 env={"GABLE_PROXIES": "unix:" + s.path("proxy1")})
@@ -45,7 +45,7 @@ def test_killed_session():
 
 def test_killed_proxy():
     with site() as s:
-        data = s.small_data()
+        data = s.small_data(2000, 500)
         s.start_server()
         proxy = s.start_proxy(1)
         worker = s.start_worker("worker", *options(s, data, 1000))
@@ -57,7 +57,7 @@ def test_killed_proxy():
 
 def test_killed_worker():
     with site() as s:
-        data = s.small_data()
+        data = s.small_data(2000, 500)
         s.start_server()
         s.start_proxy(1)
         s.start_proxy(2)
@@ -68,12 +68,12 @@ def test_killed_worker():
         check(one.wait(120) == 0, "the other worker did not finish")
         result = one.json()
         check(result["epochs"] == 8 and result["workers"] == 1, result)
-        check(result["test_accuracy"] > 0.9, result)
+        check(result["test_accuracy"] > 0.8, result)
 
 
 def test_killed_server():
     with site() as s:
-        data = s.small_data()
+        data = s.small_data(2000, 500)
         s.start_server()
         s.start_proxy(1)
         worker = s.start_worker("worker", *options(s, data, 12, "--server-wait", "60"))
@@ -81,13 +81,13 @@ def test_killed_server():
         s.server.kill()
         s.start_server(s.grpc, s.data_port)
         check(worker.wait(120) == 0, "the worker did not finish")
-        check(worker.json()["epochs"] == 12 and worker.json()["test_accuracy"] > 0.9,
+        check(worker.json()["epochs"] == 12 and worker.json()["test_accuracy"] > 0.8,
               worker.json())
 
 
 def test_server_stays_away():
     with site() as s:
-        data = s.small_data()
+        data = s.small_data(2000, 500)
         s.start_server()
         s.start_proxy(1)
         worker = s.start_worker("worker", *options(s, data, 1000, "--server-wait", "2"))
@@ -119,7 +119,7 @@ def test_no_device():
 
 def test_interrupted():
     with site() as s:
-        data = s.small_data()
+        data = s.small_data(2000, 500)
         worker = s.start_worker("worker", "--driver", "cpu", "--data", data, "--epochs", "1000")
         worker.wait_line("epoch 1/")
         worker.process.send_signal(signal.SIGINT)
