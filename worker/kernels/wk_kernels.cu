@@ -56,13 +56,13 @@ extern "C" __global__ void wk_gather_single(wk_gather_args_t a)
 
 extern "C" __global__ void wk_gather_rows(wk_gather_rows_args_t a)
 {
-    int p = blockIdx.x * 128 + threadIdx.x, n = blockIdx.y;
+    int p = blockIdx.x * L + threadIdx.x, n = blockIdx.y;
     if (p >= a.pixels)
         return;
     float v = 0.0f;
     if (n < a.valid)
         v = fmaf((float)a.images[(size_t)a.order[n] * a.image_stride + p], a.scale, a.shift);
-    a.y[(long long)n * a.y_row + p] = v;
+    a.y[((long long)blockIdx.x * a.samples + n) * L + threadIdx.x] = v;
 }
 
 /* ---- convolution ---- */
@@ -73,12 +73,48 @@ GB_DEVICE void conv_taps(const float *x, const float *const *w, int k, float (*s
 {
 #pragma unroll
     for (int j = 0; j < KW; j++) {
+        float weight[TO];
 #pragma unroll
-        for (int o = 0; o < TO; o++) {
-            float weight = w[o][k + j * DIR];
+        for (int o = 0; o < TO; o++)
+            weight[o] = w[o][k + j * DIR];
 #pragma unroll
-            for (int t = 0; t < TX; t++)
-                sum[o][t] = fmaf(weight, x[(t + j) * L], sum[o][t]);
+        for (int t = 0; t < TX; t++) {
+            float v = x[(t + j) * L];
+#pragma unroll
+            for (int o = 0; o < TO; o++)
+                sum[o][t] = fmaf(weight[o], v, sum[o][t]);
+        }
+    }
+}
+
+/* All taps of TO outputs from `first` on; `x` is the window's first row and column. */
+template <int TO, int TX, int K, int DIR>
+GB_DEVICE void conv_sums(const wk_conv_args_t &a, const float *window, int first, float (*sum)[TX])
+{
+    int row = blockIdx.y, kernel = K ? K : a.kernel;
+    int i0 = max(0, a.row_first - row), i1 = min(kernel, a.row_end - row);
+    const float *w[TO];
+#pragma unroll
+    for (int o = 0; o < TO; o++) {
+        int out = min(first + o, a.outs - 1);
+        w[o] = a.w + (long long)out * a.w_o;
+        float start = a.bias ? a.bias[out] : 0.0f;
+#pragma unroll
+        for (int t = 0; t < TX; t++)
+            sum[o][t] = start;
+    }
+    for (int c = 0; c < a.channels; c++) {
+        const float *x = window + (long long)c * a.x_c + (long long)i0 * a.x_row;
+        int k = c * a.w_c + i0 * a.w_i;
+        for (int i = i0; i < i1; i++) {
+            if (K) {
+                conv_taps<TO, TX, K, DIR>(x, w, k, sum);
+            } else {
+                for (int j = 0; j < kernel; j++)
+                    conv_taps<TO, TX, 1, 1>(x + j * L, w, k + j * a.w_j, sum);
+            }
+            x += a.x_row;
+            k += a.w_i;
         }
     }
 }
@@ -111,39 +147,17 @@ GB_DEVICE void conv_store(const wk_conv_args_t &a, int block, int first, int q,
 
 template <int TO, int TX, int K, int DIR> GB_DEVICE void conv(const wk_conv_args_t &a)
 {
-    int block = sample_block(a.groups), row = blockIdx.y, first = blockIdx.z * TO;
+    int block = sample_block(a.groups);
     /* The last tile of a row is moved to the left, so that it ends with the row. */
     int q = min(tile_index(a.groups) * TX, a.width - TX);
-    int kernel = K ? K : a.kernel;
-    const float *w[TO];
-    float sum[TO][TX];
-#pragma unroll
-    for (int o = 0; o < TO; o++) {
-        int out = min(first + o, a.outs - 1);
-        w[o] = a.w + (long long)out * a.w_o;
-        float start = a.bias ? a.bias[out] : 0.0f;
-#pragma unroll
-        for (int t = 0; t < TX; t++)
-            sum[o][t] = start;
+    int begin = (int)blockIdx.z * a.span, end = min(begin + a.span, a.outs);
+    const float *window =
+        a.x + (long long)block * a.x_n + (long long)blockIdx.y * a.x_row + q * L + (int)threadIdx.x;
+    for (int first = begin; first < end; first += TO) {
+        float sum[TO][TX];
+        conv_sums<TO, TX, K, DIR>(a, window, first, sum);
+        conv_store<TO, TX>(a, block, first, q, sum);
     }
-    int i0 = max(0, a.row_first - row), i1 = min(kernel, a.row_end - row);
-    const float *base =
-        a.x + (long long)block * a.x_n + (long long)row * a.x_row + q * L + (int)threadIdx.x;
-    for (int c = 0; c < a.channels; c++) {
-        const float *x = base + (long long)c * a.x_c + (long long)i0 * a.x_row;
-        int k = c * a.w_c + i0 * a.w_i;
-        for (int i = i0; i < i1; i++) {
-            if (K) {
-                conv_taps<TO, TX, K, DIR>(x, w, k, sum);
-            } else {
-                for (int j = 0; j < kernel; j++)
-                    conv_taps<TO, TX, 1, 1>(x + j * L, w, k + j * a.w_j, sum);
-            }
-            x += a.x_row;
-            k += a.w_i;
-        }
-    }
-    conv_store<TO, TX>(a, block, first, q, sum);
 }
 
 #define WK_CONV(TO, TX, K)                                                                         \
@@ -164,13 +178,10 @@ template <int TO, int TX, int K, int DIR> GB_DEVICE void conv(const wk_conv_args
     WK_CONV_BACK(TO, TX, 5)
 WK_CONV_BOTH(1, 1)
 WK_CONV_BOTH(2, 4)
-WK_CONV_BOTH(2, 7)
-WK_CONV_BOTH(3, 5)
-WK_CONV_BOTH(4, 4)
-WK_CONV_BOTH(4, 5)
+WK_CONV_BOTH(2, 5)
+WK_CONV_BOTH(3, 4)
 WK_CONV(1, 1, 0)
 WK_CONV(2, 4, 0)
-WK_CONV(4, 4, 0)
 
 /* Adds up value[0..COUNT) over the thread block (32, B), in a fixed order; COUNT is at most 32. Thread
  * (k, 0) holds the total of value[k] at the end. */
@@ -178,6 +189,7 @@ template <int COUNT> GB_DEVICE float block_totals(const float *value)
 {
     __shared__ float part[COUNT][4][L];
     int lane = threadIdx.x;
+    __syncthreads(); /* an earlier call may still read */
 #pragma unroll
     for (int k = 0; k < COUNT; k++)
         part[k][threadIdx.y][lane] = value[k];
@@ -233,7 +245,49 @@ template <int TO> GB_DEVICE void conv_db(const wk_conv_dw_args_t &a)
         a.db[first + o] = total;
 }
 
-/* K x K taps of TO filters at once: dy is read once, and each element meets K * K products. */
+/* One row i of the kernel, KW taps from column j0 on, of TO filters. */
+template <int TO, int KW>
+GB_DEVICE void conv_dw_row(const wk_conv_dw_args_t &a, int c, int first, int i, int j0)
+{
+    float sum[TO * KW];
+#pragma unroll
+    for (int k = 0; k < TO * KW; k++)
+        sum[k] = 0.0f;
+    for (int round = 0; round < a.groups; round++) {
+        int block = round * blockDim.y + threadIdx.y;
+        for (int r = 0; r < a.rows; r++) {
+            const float *x = a.x + (long long)block * a.x_n + (long long)c * a.x_c +
+                             (long long)(r + i) * a.x_row + j0 * L + (int)threadIdx.x;
+            const float *dy[TO];
+#pragma unroll
+            for (int o = 0; o < TO; o++)
+                dy[o] = a.dy + (long long)block * a.dy_n +
+                        (long long)min(first + o, a.outs - 1) * a.dy_c + (long long)r * a.dy_row +
+                        (int)threadIdx.x;
+#pragma unroll 2
+            for (int q = 0; q < a.width; q++) {
+                float g[TO];
+#pragma unroll
+                for (int o = 0; o < TO; o++)
+                    g[o] = dy[o][q * L];
+#pragma unroll
+                for (int j = 0; j < KW; j++) {
+                    float v = x[(q + j) * L];
+#pragma unroll
+                    for (int o = 0; o < TO; o++)
+                        sum[o * KW + j] = fmaf(g[o], v, sum[o * KW + j]);
+                }
+            }
+        }
+    }
+    float total = block_totals<TO * KW>(sum);
+    int o = threadIdx.x / KW, j = threadIdx.x % KW;
+    if (threadIdx.y == 0 && o < TO && first + o < a.outs)
+        a.dw[(((long long)(first + o) * a.channels + c) * a.kernel + i) * a.kernel + j0 + j] =
+            total;
+}
+
+/* The rows of a K x K kernel one after the other, while dy and x are in the cache. */
 template <int TO, int K> GB_DEVICE void conv_dw(const wk_conv_dw_args_t &a)
 {
     int c = blockIdx.y, first = blockIdx.z * TO;
@@ -241,100 +295,28 @@ template <int TO, int K> GB_DEVICE void conv_dw(const wk_conv_dw_args_t &a)
         conv_db<TO>(a);
         return;
     }
-    float sum[TO * K * K];
-#pragma unroll
-    for (int k = 0; k < TO * K * K; k++)
-        sum[k] = 0.0f;
-    for (int round = 0; round < a.groups; round++) {
-        int block = round * blockDim.y + threadIdx.y;
-        for (int r = 0; r < a.rows; r++) {
-            const float *x[K], *dy[TO];
-#pragma unroll
-            for (int i = 0; i < K; i++)
-                x[i] = a.x + (long long)block * a.x_n + (long long)c * a.x_c +
-                       (long long)(r + i) * a.x_row + (int)threadIdx.x;
-#pragma unroll
-            for (int o = 0; o < TO; o++)
-                dy[o] = a.dy + (long long)block * a.dy_n +
-                        (long long)min(first + o, a.outs - 1) * a.dy_c + (long long)r * a.dy_row +
-                        (int)threadIdx.x;
-            for (int q = 0; q < a.width; q++) {
-                /* Keeps the compiler from carrying x over to the next round in registers, which are
-                 * all taken by the sums. */
-                asm volatile("" ::: "memory");
-                float g[TO];
-#pragma unroll
-                for (int o = 0; o < TO; o++)
-                    g[o] = dy[o][q * L];
-#pragma unroll
-                for (int i = 0; i < K; i++) {
-#pragma unroll
-                    for (int j = 0; j < K; j++) {
-                        float v = x[i][(q + j) * L];
-#pragma unroll
-                        for (int o = 0; o < TO; o++)
-                            sum[(o * K + i) * K + j] = fmaf(g[o], v, sum[(o * K + i) * K + j]);
-                    }
-                }
-            }
-        }
-    }
-    float total = block_totals<TO * K * K>(sum);
-    int o = threadIdx.x / (K * K), tap = threadIdx.x % (K * K);
-    if (threadIdx.y == 0 && o < TO && first + o < a.outs)
-        a.dw[((long long)(first + o) * a.channels + c) * (K * K) + tap] = total;
-}
-
-/* Kernels of any size, a tap at a time. */
-template <int TO> GB_DEVICE void conv_dw_any(const wk_conv_dw_args_t &a)
-{
-    int c = blockIdx.y, first = blockIdx.z * TO;
-    int i = (int)blockIdx.x / a.kernel, j = (int)blockIdx.x % a.kernel;
-    if (c == a.channels) {
-        if (blockIdx.x == 0)
-            conv_db<TO>(a);
-        return;
-    }
-    float sum[TO];
-#pragma unroll
-    for (int o = 0; o < TO; o++)
-        sum[o] = 0.0f;
-    for (int round = 0; round < a.groups; round++) {
-        int block = round * blockDim.y + threadIdx.y;
-        for (int r = 0; r < a.rows; r++) {
-            const float *x = a.x + (long long)block * a.x_n + (long long)c * a.x_c +
-                             (long long)(r + i) * a.x_row + j * L + (int)threadIdx.x;
-            const float *dy[TO];
-#pragma unroll
-            for (int o = 0; o < TO; o++)
-                dy[o] = a.dy + (long long)block * a.dy_n +
-                        (long long)min(first + o, a.outs - 1) * a.dy_c + (long long)r * a.dy_row +
-                        (int)threadIdx.x;
-            for (int q = 0; q < a.width; q++) {
-                float v = x[q * L];
-#pragma unroll
-                for (int o = 0; o < TO; o++)
-                    sum[o] = fmaf(dy[o][q * L], v, sum[o]);
-            }
-        }
-    }
-    float total = block_totals<TO>(sum);
-    int o = threadIdx.x;
-    if (threadIdx.y == 0 && o < TO && first + o < a.outs)
-        a.dw[(((long long)(first + o) * a.channels + c) * a.kernel + i) * a.kernel + j] = total;
+    for (int i = 0; i < K; i++)
+        conv_dw_row<TO, K>(a, c, first, i, 0);
 }
 
 extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_5(wk_conv_dw_args_t a)
 {
-    conv_dw<1, 5>(a);
+    conv_dw<2, 5>(a);
 }
 extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_3(wk_conv_dw_args_t a)
 {
-    conv_dw<2, 3>(a);
+    conv_dw<4, 3>(a);
 }
+/* Kernels of any size, a tap at a time. */
 extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_any(wk_conv_dw_args_t a)
 {
-    conv_dw_any<4>(a);
+    int c = blockIdx.y, first = blockIdx.z * 4;
+    if (c < a.channels) {
+        for (int j = 0; j < a.kernel; j++)
+            conv_dw_row<4, 1>(a, c, first, blockIdx.x, j);
+    } else if (blockIdx.x == 0) {
+        conv_db<4>(a);
+    }
 }
 
 /* ---- max-pooling ---- */
@@ -414,124 +396,149 @@ extern "C" __global__ void wk_pool_dx_2(wk_pool_dx_args_t a)
 
 /* ---- linear ---- */
 
+#define DEPTH_PART 128 /* of x, in the cache at a time */
+
+/* Stores sums; after the last part of the depth they are results. */
 template <int T>
-GB_DEVICE void linear_store(const wk_linear_args_t &a, int block, int first, const float *sum)
+GB_DEVICE void linear_store(const wk_linear_args_t &a, long long at, int rows, bool last,
+                            const float *sum)
 {
-    long long at = ((long long)block * a.outs + first) * L + threadIdx.x;
     float *y = a.y + at;
     const float *mask = a.mask + at;
 #pragma unroll
     for (int t = 0; t < T; t++) {
-        if (first + t >= a.outs)
+        if (t >= rows)
             break;
         float v = sum[t];
-        if (a.bias)
-            v += a.bias[first + t];
-        if (a.relu)
+        if (last && a.relu)
             v = fmaxf(v, 0.0f);
-        if (a.mask)
+        if (last && a.mask)
             v = mask[t * L] > 0.0f ? v : 0.0f;
         y[t * L] = v;
     }
 }
 
-template <int T> GB_DEVICE void linear(const wk_linear_args_t &a)
+/* Sums so far: the bias at first, then what the part before has stored. */
+template <int T>
+GB_DEVICE void linear_load(const wk_linear_args_t &a, long long at, int first, int rows, bool begin,
+                           float *sum)
 {
-    int block = sample_block(a.groups), first = tile_index(a.groups) * T;
-    const float *x = a.x + (long long)block * a.depth * L + threadIdx.x;
-    const float *w[T];
-    float sum[T];
+    const float *y = a.y + at;
 #pragma unroll
     for (int t = 0; t < T; t++) {
-        w[t] = a.w + (long long)min(first + t, a.outs - 1) * a.w_stride;
-        sum[t] = 0.0f;
+        int row = min(t, rows - 1);
+        sum[t] = !begin ? y[row * L] : a.bias ? a.bias[first + row] : 0.0f;
     }
-#pragma unroll 4
-    for (int b = 0; b < a.depth; b++) {
+}
+
+template <int T>
+GB_DEVICE void linear_sums(const wk_linear_args_t &a, const float *x, int first, int rows, int b0,
+                           int b1, float *sum)
+{
+    const float *w[T];
+#pragma unroll
+    for (int t = 0; t < T; t++)
+        w[t] = a.w + (long long)(first + min(t, rows - 1)) * a.w_stride;
+#pragma unroll 8
+    for (int b = b0; b < b1; b++) {
         float v = x[b * L];
 #pragma unroll
         for (int t = 0; t < T; t++)
             sum[t] = fmaf(w[t][b], v, sum[t]);
     }
-    linear_store<T>(a, block, first, sum);
 }
 
-template <int T> GB_DEVICE void linear_dx(const wk_linear_args_t &a)
+template <int T>
+GB_DEVICE void linear_dx_sums(const wk_linear_args_t &a, const float *x, int first, int rows,
+                              int b0, int b1, float *sum)
 {
-    int block = sample_block(a.groups), first = tile_index(a.groups) * T;
-    const float *x = a.x + (long long)block * a.depth * L + threadIdx.x;
-    const float *w = a.w + first;
-    float sum[T];
-#pragma unroll
-    for (int t = 0; t < T; t++)
-        sum[t] = 0.0f;
-    if (first + T <= a.outs) {
-#pragma unroll 4
-        for (int b = 0; b < a.depth; b++) {
+    const float *w = a.w + (long long)b0 * a.w_stride + first;
+    if (rows >= T) {
+#pragma unroll 8
+        for (int b = b0; b < b1; b++) {
             float v = x[b * L];
 #pragma unroll
             for (int t = 0; t < T; t++)
                 sum[t] = fmaf(w[t], v, sum[t]);
             w += a.w_stride;
         }
-    } else {
-        for (int b = 0; b < a.depth; b++) {
-            float v = x[b * L];
+        return;
+    }
+    for (int b = b0; b < b1; b++) {
+        float v = x[b * L];
 #pragma unroll
-            for (int t = 0; t < T; t++)
-                sum[t] = fmaf(w[min(t, a.outs - 1 - first)], v, sum[t]);
-            w += a.w_stride;
+        for (int t = 0; t < T; t++)
+            sum[t] = fmaf(w[min(t, rows - 1)], v, sum[t]);
+        w += a.w_stride;
+    }
+}
+
+template <int T, bool DX> GB_DEVICE void linear(const wk_linear_args_t &a)
+{
+    int block = sample_block(a.groups);
+    int begin = tile_index(a.groups) * a.span, end = min(begin + a.span, a.outs);
+    const float *x = a.x + (long long)block * a.depth * L + threadIdx.x;
+    for (int b0 = 0; b0 < a.depth; b0 += DEPTH_PART) {
+        int b1 = min(b0 + DEPTH_PART, a.depth);
+        for (int first = begin; first < end; first += T) {
+            float sum[T];
+            int rows = end - first;
+            long long at = ((long long)block * a.outs + first) * L + threadIdx.x;
+            linear_load<T>(a, at, first, rows, b0 == 0, sum);
+            if (DX)
+                linear_dx_sums<T>(a, x, first, rows, b0, b1, sum);
+            else
+                linear_sums<T>(a, x, first, rows, b0, b1, sum);
+            linear_store<T>(a, at, rows, b1 == a.depth, sum);
         }
     }
-    linear_store<T>(a, block, first, sum);
 }
 
 template <int T> GB_DEVICE void linear_dw(const wk_linear_dw_args_t &a)
 {
-    int i = blockIdx.x * 128 + threadIdx.x, first = blockIdx.y * T;
-    if (i >= a.xt_row)
-        return;
-    const float *xt = a.xt + i;
-    float sum[T];
-#pragma unroll
-    for (int t = 0; t < T; t++)
-        sum[t] = 0.0f;
-    for (int block = 0; block < a.blocks; block++) {
-        const float *dy[T];
+    int i = blockIdx.x * L + threadIdx.x;
+    int begin = (int)blockIdx.y * a.span, end = min(begin + a.span, a.outs);
+    for (int first = begin; first < end; first += T) {
+        const float *x = a.xt + (long long)blockIdx.x * a.blocks * L * L + threadIdx.x;
+        const float *dy = a.dy + (long long)first * L;
+        float sum[T];
 #pragma unroll
         for (int t = 0; t < T; t++)
-            dy[t] = a.dy + ((long long)block * a.outs + min(first + t, a.outs - 1)) * L;
-#pragma unroll 4
-        for (int n = 0; n < L; n++) {
-            float v = *xt;
+            sum[t] = 0.0f;
+        for (int block = 0; block < a.blocks; block++) {
+#pragma unroll 8
+            for (int n = 0; n < L; n++) {
+                float v = x[n * L];
 #pragma unroll
-            for (int t = 0; t < T; t++)
-                sum[t] = fmaf(dy[t][n], v, sum[t]);
-            xt += a.xt_row;
+                for (int t = 0; t < T; t++)
+                    sum[t] = fmaf(dy[t * L + n], v, sum[t]);
+            }
+            x += L * L;
+            dy += (long long)a.outs * L;
         }
-    }
-    if (i > a.inputs)
-        return;
-    float *to = i < a.inputs ? a.dw + (long long)first * a.inputs + i : a.db + first;
-    long long step = i < a.inputs ? a.inputs : 1;
+        if (i <= a.inputs) {
+            float *to = i < a.inputs ? a.dw + (long long)first * a.inputs + i : a.db + first;
+            long long step = i < a.inputs ? a.inputs : 1;
 #pragma unroll
-    for (int t = 0; t < T; t++) {
-        if (first + t >= a.outs)
-            break;
-        to[t * step] = sum[t];
+            for (int t = 0; t < T; t++) {
+                if (first + t >= end)
+                    break;
+                to[t * step] = sum[t];
+            }
+        }
     }
 }
 
 #define WK_LINEAR(T)                                                                               \
     extern "C" __global__ __launch_bounds__(128) void wk_linear_##T(wk_linear_args_t a)            \
     {                                                                                              \
-        linear<T>(a);                                                                              \
+        linear<T, false>(a);                                                                       \
     }                                                                                              \
     extern "C" __global__ __launch_bounds__(128) void wk_linear_dx_##T(wk_linear_args_t a)         \
     {                                                                                              \
-        linear_dx<T>(a);                                                                           \
+        linear<T, true>(a);                                                                        \
     }                                                                                              \
-    extern "C" __global__ __launch_bounds__(128) void wk_linear_dw_##T(wk_linear_dw_args_t a)      \
+    extern "C" __global__ __launch_bounds__(32) void wk_linear_dw_##T(wk_linear_dw_args_t a)       \
     {                                                                                              \
         linear_dw<T>(a);                                                                           \
     }
@@ -553,7 +560,7 @@ extern "C" __global__ __launch_bounds__(256) void wk_transpose(wk_transpose_args
     if (f0 + lane >= a.features)
         return;
     for (int k = threadIdx.y; k < L; k += 8)
-        a.y[(long long)(block * L + k) * a.y_row + f0 + lane] = tile[lane][k];
+        a.y[((long long)blockIdx.x * a.samples + block * L + k) * L + lane] = tile[lane][k];
 }
 
 extern "C" __global__ void wk_copy(wk_copy_args_t a)

@@ -13,6 +13,7 @@
 #define WK_KERNELS_H
 
 #define WK_LANES 32
+#define WK_SLACK 8
 
 #ifdef __CUDA__
 #define WK_DEVICE_POINTER(type) type *
@@ -35,13 +36,13 @@ typedef struct {
     float scale, shift;
 } wk_gather_args_t;
 
-/* The same, row by row: y[n][pixel], for the weight gradient of a first linear layer.
- * Grid (ceil(pixels / 128), samples), block (128). */
+/* The same for the weight gradient of a first linear layer, in the order of wk_transpose.
+ * Grid (ceil(pixels / 32), samples), block (32). */
 typedef struct {
     WK_DEVICE_POINTER(const unsigned char) images;
     WK_DEVICE_POINTER(const unsigned) order;
     WK_DEVICE_POINTER(float) y;
-    int valid, image_stride, pixels, y_row;
+    int valid, image_stride, pixels, samples;
     float scale, shift;
 } wk_gather_rows_args_t;
 
@@ -50,8 +51,9 @@ typedef struct {
  *                w[o * w_o + c * w_c + i * w_i + j * w_j] * x[c][r + i][q + j]
  * where rows r + i outside [row_first, row_end) are left out. relu: negative results become 0.
  * mask: results become 0 where mask (of y's shape) is not positive.
- * X = ceil(width / TX), grid.y = rows, grid.z = ceil(outs / TO). Kernel wk_conv_<TO>x<TX>_k<K> for
- * w_j = 1, with _back for w_j = -1; K = 0 takes kernel and w_j from the arguments. */
+ * X = ceil(width / TX), grid.y = rows, grid.z = ceil(outs / span): a thread goes through `span` (a
+ * multiple of TO) outputs. Kernel wk_conv_<TO>x<TX>_k<K> for w_j = 1, with _back for w_j = -1; K = 0
+ * takes kernel and w_j from the arguments. */
 typedef struct {
     WK_DEVICE_POINTER(const float) x; /* row 0, column 0, which may lie in front of the buffer */
     WK_DEVICE_POINTER(const float) w;
@@ -61,15 +63,15 @@ typedef struct {
     int x_n, x_c, x_row, y_n, y_c, y_row, mask_n, mask_c, mask_row;
     int w_o, w_c, w_i, w_j;
     int channels, kernel, row_first, row_end;
-    int outs, width, relu, groups;
+    int outs, span, width, relu, groups;
 } wk_conv_args_t;
 
 /* Weight and bias gradient of a convolution:
  *   dw[o][c][i][j] = sum over r, q and samples of dy[o][r][q] * x[c][r + i][q + j]
  *   db[o] = sum of dy[o]
  * One thread block (32, B) goes through all samples in `groups` rounds; the last row of the grid makes
- * db. wk_conv_dw_5 (5x5): grid (1, channels + 1, outs); wk_conv_dw_3 (3x3): grid (1, channels + 1,
- * ceil(outs / 2)); wk_conv_dw_any: grid (kernel * kernel, channels + 1, ceil(outs / 4)). */
+ * db. wk_conv_dw_5 (5x5): grid (1, channels + 1, ceil(outs / 2)); wk_conv_dw_3 (3x3): grid (1,
+ * channels + 1, ceil(outs / 4)); wk_conv_dw_any: grid (kernel, channels + 1, ceil(outs / 4)). */
 typedef struct {
     WK_DEVICE_POINTER(const float) dy;
     WK_DEVICE_POINTER(const float) x;
@@ -102,14 +104,16 @@ typedef struct {
 
 /* y[a] = bias[a] + sum over b of w(a, b) * x[b], relu and mask as above; a block of samples has
  * features without gaps. Forward w(a, b) = w[a * w_stride + b] (kernel wk_linear_<T>), for the input
- * gradient w(a, b) = w[b * w_stride + a] (kernel wk_linear_dx_<T>). X = ceil(outs / T). */
+ * gradient w(a, b) = w[b * w_stride + a] (kernel wk_linear_dx_<T>). X = ceil(outs / span): a thread
+ * goes through `span` (a multiple of T) outputs, and keeps partial sums of a part of the depth in y, so
+ * that its x stays in the cache. */
 typedef struct {
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(const float) w;
     WK_DEVICE_POINTER(const float) bias;
     WK_DEVICE_POINTER(const float) mask;
     WK_DEVICE_POINTER(float) y;
-    int outs, depth, w_stride, relu, groups;
+    int outs, span, depth, w_stride, relu, groups;
 } wk_linear_args_t;
 
 /* Copies a tensor into one with other strides. X = width, grid.y = rows, grid.z = channels. */
@@ -119,23 +123,25 @@ typedef struct {
     int x_n, x_c, x_row, y_n, y_c, y_row, groups;
 } wk_copy_args_t;
 
-/* y[n][f] = x[f] of sample n; columns of y from `features` on are left alone.
- * Grid (ceil(features / 32), blocks of samples), block (32, 8). */
+/* Turns a linear layer's input round, for its weight gradient: y[f / 32][n][f % 32] = x[f] of sample n.
+ * Features from `features` on are left alone. Grid (ceil(features / 32), blocks of samples), block
+ * (32, 8). */
 typedef struct {
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(float) y;
-    int features, y_row;
+    int features, samples;
 } wk_transpose_args_t;
 
-/* Weight and bias gradient of a linear layer, from its transposed input with a column of ones behind
- * the last feature: dw[o][i] = sum over n of dy[o] * xt[n][i], db[o] likewise from that column.
- * Grid (ceil(xt_row / 128), ceil(outs / T)), block (128), kernel wk_linear_dw_<T>. */
+/* Weight and bias gradient of a linear layer, from its turned input with a feature behind the last
+ * that is 1: dw[o][i] = sum over n of dy[o] * x[i] of sample n, db[o] from that feature. dy must have
+ * WK_SLACK rows of 32 readable floats behind its last. Grid (ceil((inputs + 1) / 32), ceil(outs /
+ * span)), block (32), kernel wk_linear_dw_<T>. */
 typedef struct {
     WK_DEVICE_POINTER(const float) dy;
     WK_DEVICE_POINTER(const float) xt;
     WK_DEVICE_POINTER(float) dw;
     WK_DEVICE_POINTER(float) db;
-    int inputs, outs, blocks, xt_row;
+    int inputs, outs, span, blocks;
 } wk_linear_dw_args_t;
 
 /* Softmax and cross-entropy over `classes` logits: dz = (p - target) * scale, 0 for samples from

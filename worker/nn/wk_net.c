@@ -96,7 +96,8 @@ static gb_status_t alloc_view(wk_net_t *net, wk_shape_t shape, uint32_t rows, ui
     v.row_stride = (uint32_t)row;
     v.c_stride = (uint32_t)channel;
     v.n_stride = (uint32_t)block;
-    gb_status_t status = wk_device_alloc(net->device, block * net->blocks * 4, &v.memory);
+    uint64_t slack = WK_SLACK * WK_LANES; /* what a tile of rows may read beyond the last */
+    gb_status_t status = wk_device_alloc(net->device, (block * net->blocks + slack) * 4, &v.memory);
     if (status != GB_OK)
         return status;
     v.base = v.memory + (rows * row + (uint64_t)columns * WK_LANES) * 4;
@@ -104,17 +105,16 @@ static gb_status_t alloc_view(wk_net_t *net, wk_shape_t shape, uint32_t rows, ui
     return GB_OK;
 }
 
-/* Transposed input of a linear layer, its column of ones included. */
-static gb_status_t alloc_transposed(wk_net_t *net, wk_group_t *g)
+/* Turned input of a linear layer, with a feature behind the last that is 1 for every sample. */
+static gb_status_t alloc_turned(wk_net_t *net, wk_group_t *g)
 {
-    uint32_t inputs = (uint32_t)wk_shape_count(g->in);
-    g->xt_row = (inputs + 1 + 31) / 32 * 32;
-    size_t samples = (size_t)net->blocks * WK_LANES, bytes = samples * g->xt_row * sizeof(float);
+    size_t inputs = wk_shape_count(g->in), samples = (size_t)net->blocks * WK_LANES;
+    size_t chunks = inputs / WK_LANES + 1, bytes = chunks * samples * WK_LANES * sizeof(float);
     float *host = calloc(1, bytes);
     if (!host)
-        return gb_fail(GB_ERR_NO_MEMORY, "no memory for a layer of %u inputs: free some", inputs);
+        return gb_fail(GB_ERR_NO_MEMORY, "no memory for a layer of %zu inputs: free some", inputs);
     for (size_t n = 0; n < samples; n++)
-        host[n * g->xt_row + inputs] = 1.0f;
+        host[((chunks - 1) * samples + n) * WK_LANES + inputs % WK_LANES] = 1.0f;
     gb_status_t status = wk_device_alloc(net->device, bytes, &g->xt);
     if (status == GB_OK)
         status = wk_device_upload(net->device, g->xt, host, bytes);
@@ -139,7 +139,7 @@ static gb_status_t alloc_group(wk_net_t *net, uint32_t index)
     if (status == GB_OK && index > 0)
         status = alloc_view(net, g->in, 0, border, &g->dx);
     if (status == GB_OK && g->kind == WK_LINEAR)
-        status = alloc_transposed(net, g);
+        status = alloc_turned(net, g);
     if (status == GB_OK && g->kind == WK_MAXPOOL)
         status = wk_device_alloc(net->device, wk_shape_count(g->out) * net->blocks * WK_LANES,
                                  &g->which);
@@ -192,8 +192,9 @@ static gb_status_t alloc_batch(wk_net_t *net)
     wk_shape_t logits = {net->model->classes, 1, 1};
     gb_status_t status = alloc_view(net, logits, 0, 0, &net->logits);
     if (status == GB_OK)
-        status = wk_device_alloc(net->device, (size_t)logits.c * net->blocks * WK_LANES * 4,
-                                 &net->logits_grad);
+        status =
+            wk_device_alloc(net->device, ((size_t)logits.c * net->blocks + WK_SLACK) * WK_LANES * 4,
+                            &net->logits_grad);
     for (uint32_t i = 0; status == GB_OK && i < net->group_count; i++)
         status = alloc_group(net, i);
     return status == GB_OK ? connect_gradients(net) : status;
@@ -230,6 +231,7 @@ static gb_status_t build(wk_net_t *net, uint32_t batch)
                   : net->blocks % 2 == 0 ? 2
                                          : 1;
     net->rounds = net->blocks / net->height;
+    net->wide = strstr(net->device->name, "CPU") != NULL; /* the software device says so */
     make_groups(net);
     gb_status_t status = alloc_batch(net);
     for (uint32_t i = 0; status == GB_OK && i < net->group_count; i++)

@@ -85,12 +85,25 @@ static tile_t choose_tile(const tile_t *tiles, size_t count, uint32_t outs, uint
 static tile_t conv_tile(uint32_t outs, uint32_t columns, uint32_t kernel, int back, char *name,
                         size_t size)
 {
-    static const tile_t tiles[] = {{1, 1}, {2, 4}, {4, 4}, {2, 7}, {3, 5}, {4, 5}};
+    static const tile_t tiles[] = {{1, 1}, {2, 4}, {2, 5}, {3, 4}};
     int special = kernel == 3 || kernel == 5;
-    tile_t tile = choose_tile(tiles, special ? 6 : 3, outs, columns);
+    tile_t tile = choose_tile(tiles, special ? 4 : 2, outs, columns);
     snprintf(name, size, "wk_conv_%ux%u_k%u%s", tile.outs, tile.columns, special ? kernel : 0,
              special && back ? "_back" : "");
     return tile;
+}
+
+/* Outputs that one thread goes through: all on a CPU, so that its input stays in the cache; one tile on
+ * a GPU, which wants many threads. */
+static uint32_t conv_span(const wk_net_t *net, uint32_t outs, uint32_t tile)
+{
+    return net->wide ? divide_up(outs, tile) * tile : tile;
+}
+
+static uint32_t linear_span(const wk_net_t *net, uint32_t outs, uint32_t tile)
+{
+    uint32_t tiles = divide_up(outs, tile), most = net->wide ? 8 : 1;
+    return (tiles < most ? tiles : most) * tile;
 }
 
 static uint32_t linear_tile(uint32_t outs)
@@ -105,7 +118,7 @@ static gb_status_t conv_forward(wk_net_t *net, wk_group_t *g, const wk_view_t *y
 {
     char kernel[48];
     tile_t tile = conv_tile(g->out.c, g->out.w, g->kernel, 0, kernel, sizeof(kernel));
-    uint32_t taps = g->kernel * g->kernel;
+    uint32_t taps = g->kernel * g->kernel, span = conv_span(net, g->out.c, tile.outs);
     wk_conv_args_t args = {
         .x = floats(g->x.base, -(int64_t)g->pad * (g->x.row_stride + WK_LANES)),
         .w = tensor(net->params, net, g->weight),
@@ -125,12 +138,13 @@ static gb_status_t conv_forward(wk_net_t *net, wk_group_t *g, const wk_view_t *y
         .kernel = (int)g->kernel,
         .row_end = (int)(g->in.h + 2 * g->pad),
         .outs = (int)g->out.c,
+        .span = (int)span,
         .width = (int)g->out.w,
         .relu = g->relu,
         .groups = (int)net->rounds,
     };
     unsigned grid[3] = {divide_up(g->out.w, tile.columns) * net->rounds, g->out.h,
-                        divide_up(g->out.c, tile.outs)};
+                        divide_up(g->out.c, span)};
     return forward(net, kernel, grid, &args, sizeof(args));
 }
 
@@ -139,7 +153,7 @@ static gb_status_t conv_dw(wk_net_t *net, wk_group_t *g)
     const char *kernel = g->kernel == 5   ? "wk_conv_dw_5"
                          : g->kernel == 3 ? "wk_conv_dw_3"
                                           : "wk_conv_dw_any";
-    uint32_t outs = g->kernel == 5 ? 1 : g->kernel == 3 ? 2 : 4; /* filters a block */
+    uint32_t outs = g->kernel == 5 ? 2 : 4; /* filters a block */
     wk_conv_dw_args_t args = {
         .dy = g->dy.base,
         .x = floats(g->x.base, -(int64_t)g->pad * (g->x.row_stride + WK_LANES)),
@@ -158,8 +172,8 @@ static gb_status_t conv_dw(wk_net_t *net, wk_group_t *g)
         .width = (int)g->out.w,
         .groups = (int)net->rounds,
     };
-    unsigned taps = g->kernel == 5 || g->kernel == 3 ? 1 : g->kernel * g->kernel;
-    unsigned grid[3] = {taps, g->in.c + 1, divide_up(g->out.c, outs)};
+    unsigned parts = g->kernel == 5 || g->kernel == 3 ? 1 : g->kernel;
+    unsigned grid[3] = {parts, g->in.c + 1, divide_up(g->out.c, outs)};
     return backward(net, kernel, grid, &args, sizeof(args));
 }
 
@@ -170,6 +184,7 @@ static gb_status_t conv_dx(wk_net_t *net, wk_group_t *g, int mask)
     char kernel[48];
     tile_t tile = conv_tile(g->in.c, g->in.w, g->kernel, 1, kernel, sizeof(kernel));
     uint32_t taps = g->kernel * g->kernel, border = g->kernel - 1 - g->pad;
+    uint32_t span = conv_span(net, g->in.c, tile.outs);
     wk_conv_args_t args = {
         .x = floats(g->dy.base, -(int64_t)border * (g->dy.row_stride + WK_LANES)),
         .w = floats(tensor(net->params, net, g->weight), (int64_t)taps - 1),
@@ -193,11 +208,12 @@ static gb_status_t conv_dx(wk_net_t *net, wk_group_t *g, int mask)
         .row_first = (int)border,
         .row_end = (int)(border + g->out.h),
         .outs = (int)g->in.c,
+        .span = (int)span,
         .width = (int)g->in.w,
         .groups = (int)net->rounds,
     };
     unsigned grid[3] = {divide_up(g->in.w, tile.columns) * net->rounds, g->in.h,
-                        divide_up(g->in.c, tile.outs)};
+                        divide_up(g->in.c, span)};
     return backward(net, kernel, grid, &args, sizeof(args));
 }
 
@@ -254,6 +270,7 @@ static gb_status_t pool_dx(wk_net_t *net, wk_group_t *g, const wk_view_t *y)
 static gb_status_t linear_forward(wk_net_t *net, wk_group_t *g, const wk_view_t *y)
 {
     uint32_t tile = linear_tile(g->out.c), inputs = (uint32_t)wk_shape_count(g->in);
+    uint32_t span = linear_span(net, g->out.c, tile);
     char kernel[32];
     snprintf(kernel, sizeof(kernel), "wk_linear_%u", tile);
     wk_linear_args_t args = {
@@ -262,12 +279,13 @@ static gb_status_t linear_forward(wk_net_t *net, wk_group_t *g, const wk_view_t 
         .bias = tensor(net->params, net, g->weight + 1),
         .y = y->base,
         .outs = (int)g->out.c,
+        .span = (int)span,
         .depth = (int)inputs,
         .w_stride = (int)inputs,
         .relu = g->relu,
         .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {divide_up(g->out.c, tile) * net->rounds, 1, 1};
+    unsigned grid[3] = {divide_up(g->out.c, span) * net->rounds, 1, 1};
     return forward(net, kernel, grid, &args, sizeof(args));
 }
 
@@ -278,7 +296,7 @@ static gb_status_t linear_transpose(wk_net_t *net, wk_group_t *g)
         .x = g->x.base,
         .y = g->xt,
         .features = (int)inputs,
-        .y_row = (int)g->xt_row,
+        .samples = (int)(net->blocks * WK_LANES),
     };
     unsigned grid[3] = {divide_up(inputs, WK_LANES), net->blocks, 1};
     return backward_block(net, "wk_transpose", grid, WK_LANES, 8, &args, sizeof(args));
@@ -286,7 +304,7 @@ static gb_status_t linear_transpose(wk_net_t *net, wk_group_t *g)
 
 static gb_status_t linear_dw(wk_net_t *net, wk_group_t *g)
 {
-    uint32_t tile = linear_tile(g->out.c);
+    uint32_t tile = linear_tile(g->out.c), span = linear_span(net, g->out.c, tile);
     char kernel[32];
     snprintf(kernel, sizeof(kernel), "wk_linear_dw_%u", tile);
     wk_linear_dw_args_t args = {
@@ -296,16 +314,18 @@ static gb_status_t linear_dw(wk_net_t *net, wk_group_t *g)
         .db = tensor(net->grads, net, g->weight + 1),
         .inputs = (int)wk_shape_count(g->in),
         .outs = (int)g->out.c,
+        .span = (int)span,
         .blocks = (int)net->blocks,
-        .xt_row = (int)g->xt_row,
     };
-    unsigned grid[3] = {divide_up(g->xt_row, 128), divide_up(g->out.c, tile), 1};
-    return backward_block(net, kernel, grid, 128, 1, &args, sizeof(args));
+    unsigned grid[3] = {divide_up((uint32_t)wk_shape_count(g->in) + 1, WK_LANES),
+                        divide_up(g->out.c, span), 1};
+    return backward_block(net, kernel, grid, WK_LANES, 1, &args, sizeof(args));
 }
 
 static gb_status_t linear_dx(wk_net_t *net, wk_group_t *g, int mask)
 {
     uint32_t inputs = (uint32_t)wk_shape_count(g->in), tile = linear_tile(inputs);
+    uint32_t span = linear_span(net, inputs, tile);
     char kernel[32];
     snprintf(kernel, sizeof(kernel), "wk_linear_dx_%u", tile);
     wk_linear_args_t args = {
@@ -314,11 +334,12 @@ static gb_status_t linear_dx(wk_net_t *net, wk_group_t *g, int mask)
         .mask = mask ? g->x.base : 0,
         .y = g->dx.base,
         .outs = (int)inputs,
+        .span = (int)span,
         .depth = (int)g->out.c,
         .w_stride = (int)inputs,
         .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {divide_up(inputs, tile) * net->rounds, 1, 1};
+    unsigned grid[3] = {divide_up(inputs, span) * net->rounds, 1, 1};
     return backward(net, kernel, grid, &args, sizeof(args));
 }
 
@@ -432,14 +453,14 @@ static gb_status_t build_gather(wk_net_t *net)
         .y = g->xt,
         .image_stride = (int)stride,
         .pixels = (int)(net->rows * net->cols),
-        .y_row = (int)g->xt_row,
+        .samples = (int)(net->blocks * WK_LANES),
         .scale = scale,
         .shift = shift,
     };
-    unsigned rows_grid[3] = {divide_up(net->rows * net->cols, 128), net->blocks * WK_LANES, 1};
+    unsigned rows_grid[3] = {divide_up(net->rows * net->cols, WK_LANES), net->blocks * WK_LANES, 1};
     net->has_gather_rows = 1;
-    return wk_launch_make(net->device, "wk_gather_rows", rows_grid, 128, 1, &rows, sizeof(rows),
-                          &net->gather_rows);
+    return wk_launch_make(net->device, "wk_gather_rows", rows_grid, WK_LANES, 1, &rows,
+                          sizeof(rows), &net->gather_rows);
 }
 
 gb_status_t wk_build_ends(wk_net_t *net)

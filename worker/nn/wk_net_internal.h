@@ -25,8 +25,7 @@ typedef struct {
     wk_view_t dx;      /* gradient of x, where one is needed */
     wk_view_t dy;      /* gradient of the output, as this layer reads it */
     CUdeviceptr which; /* max-pooling: places of the maxima */
-    CUdeviceptr xt;    /* linear: transposed input with a column of ones */
-    uint32_t xt_row;
+    CUdeviceptr xt;    /* linear: turned input with a feature that is 1 */
 } wk_group_t;
 
 #define WK_MAX_LAUNCHES (6 * WK_MAX_LAYERS)
@@ -43,6 +42,7 @@ struct wk_net {
     uint32_t blocks; /* of 32 samples */
     uint32_t height; /* B: blocks of samples of one thread block */
     uint32_t rounds; /* blocks / height */
+    int wide;        /* few threads, each with much work: a CPU; else many with little */
     uint32_t rows, cols;
     uint32_t group_count; /* without the loss */
     wk_group_t groups[WK_MAX_LAYERS];
