@@ -179,7 +179,6 @@ template <int TO, int TX, int K, int DIR> GB_DEVICE void conv(const wk_conv_args
 WK_CONV_BOTH(1, 1)
 WK_CONV_BOTH(2, 4)
 WK_CONV_BOTH(2, 5)
-WK_CONV_BOTH(3, 4)
 WK_CONV(1, 1, 0)
 WK_CONV(2, 4, 0)
 
@@ -431,6 +430,20 @@ GB_DEVICE void linear_load(const wk_linear_args_t &a, long long at, int first, i
     }
 }
 
+/* Steps of the depth are written out by eights with constant offsets: few address registers, and few
+ * checks where addresses are checked. */
+template <int T, int STEPS>
+GB_DEVICE void linear_steps(const float *x, const float *const *w, float *sum)
+{
+#pragma unroll
+    for (int u = 0; u < STEPS; u++) {
+        float v = x[u * L];
+#pragma unroll
+        for (int t = 0; t < T; t++)
+            sum[t] = fmaf(w[t][u], v, sum[t]);
+    }
+}
+
 template <int T>
 GB_DEVICE void linear_sums(const wk_linear_args_t &a, const float *x, int first, int rows, int b0,
                            int b1, float *sum)
@@ -438,13 +451,24 @@ GB_DEVICE void linear_sums(const wk_linear_args_t &a, const float *x, int first,
     const float *w[T];
 #pragma unroll
     for (int t = 0; t < T; t++)
-        w[t] = a.w + (long long)(first + min(t, rows - 1)) * a.w_stride;
-#pragma unroll 8
-    for (int b = b0; b < b1; b++) {
-        float v = x[b * L];
+        w[t] = a.w + (long long)(first + min(t, rows - 1)) * a.w_stride + b0;
+    x += (long long)b0 * L;
+    int b = b0;
+#pragma unroll 1
+    for (; b + 8 <= b1; b += 8) {
+        linear_steps<T, 8>(x, w, sum);
+        x += 8 * L;
 #pragma unroll
         for (int t = 0; t < T; t++)
-            sum[t] = fmaf(w[t][b], v, sum[t]);
+            w[t] += 8;
+    }
+#pragma unroll 1
+    for (; b < b1; b++) {
+        linear_steps<T, 1>(x, w, sum);
+        x += L;
+#pragma unroll
+        for (int t = 0; t < T; t++)
+            w[t]++;
     }
 }
 
@@ -453,23 +477,28 @@ GB_DEVICE void linear_dx_sums(const wk_linear_args_t &a, const float *x, int fir
                               int b0, int b1, float *sum)
 {
     const float *w = a.w + (long long)b0 * a.w_stride + first;
-    if (rows >= T) {
-#pragma unroll 8
-        for (int b = b0; b < b1; b++) {
-            float v = x[b * L];
+    int b = b0;
+    x += (long long)b0 * L;
+#pragma unroll 1
+    for (; rows >= T && b + 8 <= b1; b += 8) {
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+            float v = x[u * L];
 #pragma unroll
             for (int t = 0; t < T; t++)
                 sum[t] = fmaf(w[t], v, sum[t]);
             w += a.w_stride;
         }
-        return;
+        x += 8 * L;
     }
-    for (int b = b0; b < b1; b++) {
-        float v = x[b * L];
+#pragma unroll 1
+    for (; b < b1; b++) {
+        float v = *x;
 #pragma unroll
         for (int t = 0; t < T; t++)
             sum[t] = fmaf(w[min(t, rows - 1)], v, sum[t]);
         w += a.w_stride;
+        x += L;
     }
 }
 
@@ -506,15 +535,19 @@ template <int T> GB_DEVICE void linear_dw(const wk_linear_dw_args_t &a)
         for (int t = 0; t < T; t++)
             sum[t] = 0.0f;
         for (int block = 0; block < a.blocks; block++) {
-#pragma unroll 8
-            for (int n = 0; n < L; n++) {
-                float v = x[n * L];
+#pragma unroll 1
+            for (int n = 0; n < L; n += 8) {
 #pragma unroll
-                for (int t = 0; t < T; t++)
-                    sum[t] = fmaf(dy[t * L + n], v, sum[t]);
+                for (int u = 0; u < 8; u++) {
+                    float v = x[u * L];
+#pragma unroll
+                    for (int t = 0; t < T; t++)
+                        sum[t] = fmaf(dy[t * L + u], v, sum[t]);
+                }
+                x += 8 * L;
+                dy += 8;
             }
-            x += L * L;
-            dy += (long long)a.outs * L;
+            dy += (long long)(a.outs - 1) * L;
         }
         if (i <= a.inputs) {
             float *to = i < a.inputs ? a.dw + (long long)first * a.inputs + i : a.db + first;

@@ -1,4 +1,5 @@
 /* wk_net_build.c - makes the launches of a layer: picks the kernel's tile and fills its arguments. */
+#include <math.h>
 #include <stdio.h>
 
 #include "worker/nn/wk_net_internal.h"
@@ -61,19 +62,20 @@ typedef struct {
     uint32_t outs, columns;
 } tile_t;
 
-/* The tile with the least work in overhanging parts; among equals the largest. */
+/* The tile with the least work, overhanging parts included. An output costs as many loads as it shares
+ * with its neighbours, so that small tiles count more. */
 static tile_t choose_tile(const tile_t *tiles, size_t count, uint32_t outs, uint32_t columns)
 {
     tile_t best = {1, 1};
-    uint64_t best_work = UINT64_MAX;
+    double best_work = INFINITY;
     for (size_t i = 0; i < count; i++) {
         tile_t t = tiles[i];
         if (t.columns > columns)
             continue;
-        uint64_t work =
-            (uint64_t)divide_up(outs, t.outs) * t.outs * divide_up(columns, t.columns) * t.columns;
-        if (work < best_work ||
-            (work == best_work && t.outs * t.columns > best.outs * best.columns)) {
+        double area =
+            (double)divide_up(outs, t.outs) * t.outs * divide_up(columns, t.columns) * t.columns;
+        double work = area * (1.0 + 1.0 / t.outs + 1.0 / t.columns);
+        if (work < best_work) {
             best = t;
             best_work = work;
         }
@@ -85,9 +87,9 @@ static tile_t choose_tile(const tile_t *tiles, size_t count, uint32_t outs, uint
 static tile_t conv_tile(uint32_t outs, uint32_t columns, uint32_t kernel, int back, char *name,
                         size_t size)
 {
-    static const tile_t tiles[] = {{1, 1}, {2, 4}, {2, 5}, {3, 4}};
+    static const tile_t tiles[] = {{1, 1}, {2, 4}, {2, 5}};
     int special = kernel == 3 || kernel == 5;
-    tile_t tile = choose_tile(tiles, special ? 4 : 2, outs, columns);
+    tile_t tile = choose_tile(tiles, special ? 3 : 2, outs, columns);
     snprintf(name, size, "wk_conv_%ux%u_k%u%s", tile.outs, tile.columns, special ? kernel : 0,
              special && back ? "_back" : "");
     return tile;

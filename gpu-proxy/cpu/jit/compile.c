@@ -6,6 +6,7 @@
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Error.h>
+#include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
@@ -42,6 +43,10 @@ static void initialise(void)
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    /* A sum whose only use lies behind the check of another access would be moved there, with all the
+     * sums behind it: then every value that they need is kept in memory meanwhile. */
+    static const char *const options[] = {"gable-jit", "-disable-machine-sink"};
+    LLVMParseCommandLineOptions(2, options, NULL);
 }
 
 static gb_status_t make_machine(job_t *job, const char *target)
