@@ -99,7 +99,7 @@ CUresult px_do_cuCtxCreate_v4(px_call_t *call)
 /* Forgets the context's objects and frees its memory; the driver destroys its own with it. */
 void px_context_clear(px_session_t *s, px_context_t *context)
 {
-    px_staging_leave(s->staging, context);
+    px_staging_leave(s->staging, context); /* first: streams still exist */
     for (int i = 0; i < PX_SEGMENTS; i++) {
         px_object_t *segment = atomic_load(&s->objects.segments[i]);
         for (int k = 0; segment && k < PX_SEGMENT; k++) {
@@ -118,8 +118,6 @@ void px_context_clear(px_session_t *s, px_context_t *context)
         for (int k = 0; lane && k < lane->own_count; k++)
             if (lane->own[k].context == context)
                 lane->own[k--] = lane->own[--lane->own_count];
-        if (lane && lane->context == context)
-            lane->context = NULL;
     }
     if (s->devices[context->device].heap)
         px_heap_give_all(s->devices[context->device].heap, context->number);
@@ -133,6 +131,9 @@ static CUresult destroy(px_call_t *call, uint64_t number, int primary)
     if (!context || context->primary != primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     px_context_clear(s, context);
+    for (int i = 0; i < PX_LANES; i++)
+        if (s->lanes[i] && s->lanes[i]->context == context)
+            s->lanes[i]->context = NULL;
     px_object_take(s, PX_CONTEXT, number);
     CUcontext handle = atomic_exchange(&context->handle, NULL);
     atomic_fetch_add(&s->context_epoch, 1);

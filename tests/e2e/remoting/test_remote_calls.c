@@ -433,6 +433,33 @@ static void own_contexts(void **state)
     OK(cuda->cuCtxSetCurrent(context));
 }
 
+/* A primary context that comes back works like the first, copies included. */
+static void primary_context_again(void **state)
+{
+    (void)state;
+    uint32_t in = 0, out = 0;
+    CUdeviceptr p;
+    for (uint32_t round = 1; round <= 3; round++) {
+        OK(cuda->cuDevicePrimaryCtxRelease_v2(0));
+        FAILS(cuda->cuMemAlloc_v2(&p, 4), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        OK(cuda->cuDevicePrimaryCtxRetain(&context, 0));
+        OK(cuda->cuCtxSetCurrent(context));
+        OK(cuda->cuMemAlloc_v2(&p, 60000));
+        in = round;
+        OK(cuda->cuMemcpyHtoD_v2(p, &in, 4));
+        OK(cuda->cuMemcpyDtoH_v2(&out, p, 4));
+        assert_true(!real || out == round);
+    }
+    OK(cuda->cuDevicePrimaryCtxReset_v2(0));
+    FAILS(cuda->cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+    OK(cuda->cuMemAlloc_v2(&p, 60000));
+    OK(cuda->cuMemcpyHtoD_v2(p, &in, 4));
+    OK(cuda->cuMemcpyDtoH_v2(&out, p, 4));
+    assert_true(!real || out == in);
+    OK(cuda->cuModuleLoadData(&module, saxpy_ptx));
+    OK(cuda->cuModuleGetFunction(&saxpy, module, "saxpy"));
+}
+
 /* ---- threads ---- */
 
 enum { THREADS = 4, ROUNDS = 30 };
@@ -623,14 +650,23 @@ static void copies_after_a_context_has_gone(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launches),     cmocka_unit_test(libraries),
-        cmocka_unit_test(copies),       cmocka_unit_test(streams_and_events),
-        cmocka_unit_test(bad_handles),  cmocka_unit_test(null_pointers),
-        cmocka_unit_test(bad_values),   cmocka_unit_test(bad_modules),
-        cmocka_unit_test(pointers),     cmocka_unit_test(allocation_churn),
-        cmocka_unit_test(own_contexts), cmocka_unit_test(copies_after_a_context_has_gone),
-        cmocka_unit_test(threads),      cmocka_unit_test(many_threads),
-        cmocka_unit_test(handed_over),  cmocka_unit_test(other_lanes_go_on),
+        cmocka_unit_test(launches),
+        cmocka_unit_test(libraries),
+        cmocka_unit_test(copies),
+        cmocka_unit_test(streams_and_events),
+        cmocka_unit_test(bad_handles),
+        cmocka_unit_test(null_pointers),
+        cmocka_unit_test(bad_values),
+        cmocka_unit_test(bad_modules),
+        cmocka_unit_test(pointers),
+        cmocka_unit_test(allocation_churn),
+        cmocka_unit_test(own_contexts),
+        cmocka_unit_test(primary_context_again),
+        cmocka_unit_test(copies_after_a_context_has_gone),
+        cmocka_unit_test(threads),
+        cmocka_unit_test(many_threads),
+        cmocka_unit_test(handed_over),
+        cmocka_unit_test(other_lanes_go_on),
         cmocka_unit_test(faults_stick),
     };
     proxy_t proxy;
