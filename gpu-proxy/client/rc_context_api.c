@@ -88,6 +88,25 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return result;
 }
 
+/* The last release. There is no context if a reset has ended it. */
+static CUresult release(rc_device_t *device)
+{
+    rc_call_t call;
+    rc_object_t *context = device->primary;
+    CUresult result = begin_at(&call, device->session);
+    if (!context)
+        return result;
+    device->primary = NULL;
+    uint64_t number = context->number;
+    int mine = rc_object_kill(context);
+    forget(context);
+    if (!result) {
+        call.dropped = mine ? context : NULL;
+        result = rc_post(&call, GB_OP_cuDevicePrimaryCtxRelease_v2, &number, 1);
+    }
+    return result;
+}
+
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     CUresult result = rc_check();
@@ -100,16 +119,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     if (device->retains == 0) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     } else if (--device->retains == 0) {
-        rc_call_t call;
-        rc_object_t *context = device->primary;
-        device->primary = NULL;
-        result = begin_at(&call, device->session);
-        uint64_t number = context->number;
-        int mine = rc_object_kill(context);
-        forget(context);
-        call.dropped = mine ? context : NULL;
-        if (!result)
-            result = rc_post(&call, GB_OP_cuDevicePrimaryCtxRelease_v2, &number, 1);
+        result = release(device);
     }
     pthread_mutex_unlock(&device->lock);
     return result;
@@ -148,6 +158,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     return CUDA_SUCCESS;
 }
 
+/* Ends the context; who retains it again gets a new one. It does not release: the count stays. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     rc_call_t call;
@@ -161,11 +172,10 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     result = begin_at(&call, device->session);
     if (!result) {
         uint64_t args[2] = {device->index, device->primary ? device->primary->number : 0};
-        if (device->primary)
-            forget(device->primary);
         result = rc_ask(&call, GB_OP_cuDevicePrimaryCtxReset_v2, args, 2, NULL, 0);
-        if (!result && device->primary)
-            atomic_store(&device->primary->context_.fault, 0);
+        if (device->primary)
+            end_context(device->primary);
+        device->primary = NULL;
     }
     pthread_mutex_unlock(&device->lock);
     return result;

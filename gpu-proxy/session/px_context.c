@@ -124,7 +124,9 @@ void px_context_clear(px_session_t *s, px_context_t *context)
     px_report_memory(s);
 }
 
-static CUresult destroy(px_call_t *call, uint64_t number, int primary)
+/* Ends the client's context; *handle is the driver's, which is left to the caller. */
+static CUresult leave(px_call_t *call, uint64_t number, int primary, CUcontext *handle,
+                      CUdevice *ordinal)
 {
     px_session_t *s = call->session;
     px_context_t *context = px_object_get(s, PX_CONTEXT, number);
@@ -135,37 +137,48 @@ static CUresult destroy(px_call_t *call, uint64_t number, int primary)
         if (s->lanes[i] && s->lanes[i]->context == context)
             s->lanes[i]->context = NULL;
     px_object_take(s, PX_CONTEXT, number);
-    CUcontext handle = atomic_exchange(&context->handle, NULL);
+    *handle = atomic_exchange(&context->handle, NULL);
+    *ordinal = s->devices[context->device].ordinal;
     atomic_fetch_add(&s->context_epoch, 1);
     call->context = NULL; /* the result is the call's own, not a late one */
-    return primary ? call->cuda->cuDevicePrimaryCtxRelease_v2(s->devices[context->device].ordinal)
-                   : call->cuda->cuCtxDestroy_v2(handle);
+    return CUDA_SUCCESS;
 }
 
 /* u64 context; the client counts its retains, this is the last release */
 CUresult px_do_cuDevicePrimaryCtxRelease_v2(px_call_t *call)
 {
-    return destroy(call, call->args[0], 1);
+    CUcontext handle;
+    CUdevice ordinal;
+    CUresult result = leave(call, call->args[0], 1, &handle, &ordinal);
+    return result ? result : call->cuda->cuDevicePrimaryCtxRelease_v2(ordinal);
 }
 
-/* u64 device, u64 context or 0 */
+/* u64 device, u64 context or 0; the client makes a new one when it retains it again */
 CUresult px_do_cuDevicePrimaryCtxReset_v2(px_call_t *call)
 {
     px_device_slot_t *slot = device_at(call, call->args[0]);
+    CUcontext handle = NULL;
+    CUdevice ordinal;
     if (!slot)
         return CUDA_ERROR_INVALID_DEVICE;
-    px_context_t *context = px_object_get(call->session, PX_CONTEXT, call->args[1]);
-    if (context) {
-        px_context_clear(call->session, context);
-        atomic_store(&context->late, 0);
+    if (call->args[1]) {
+        CUresult result = leave(call, call->args[1], 1, &handle, &ordinal);
+        if (result)
+            return result;
     }
+    CUresult result = call->cuda->cuDevicePrimaryCtxReset_v2(slot->ordinal);
     atomic_fetch_add(&call->session->context_epoch, 1);
-    return call->cuda->cuDevicePrimaryCtxReset_v2(slot->ordinal);
+    if (handle) /* a reset does not release */
+        call->cuda->cuDevicePrimaryCtxRelease_v2(slot->ordinal);
+    return result;
 }
 
 CUresult px_do_cuCtxDestroy_v2(px_call_t *call)
 {
-    return destroy(call, call->args[0], 0);
+    CUcontext handle;
+    CUdevice ordinal;
+    CUresult result = leave(call, call->args[0], 0, &handle, &ordinal);
+    return result ? result : call->cuda->cuCtxDestroy_v2(handle);
 }
 
 /* u64 context */

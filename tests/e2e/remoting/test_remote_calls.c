@@ -451,6 +451,10 @@ static void primary_context_again(void **state)
         assert_true(!real || out == round);
     }
     OK(cuda->cuDevicePrimaryCtxReset_v2(0));
+    FAILS(cuda->cuMemAlloc_v2(&p, 4), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuda->cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuda->cuDevicePrimaryCtxRelease_v2(0)); /* the reset did not */
+    OK(cuda->cuCtxSetCurrent(context));
     FAILS(cuda->cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
     OK(cuda->cuMemAlloc_v2(&p, 60000));
     OK(cuda->cuMemcpyHtoD_v2(p, &in, 4));
