@@ -2,8 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "common/core/gb_clock.h"
+#include "common/core/gb_log.h"
 #include "server/client/gbx_engine.h"
+
+enum { GBX_CLOSE_MS = 1000 };
 
 static gb_status_t cuda_status(CUresult result, const char *what)
 {
@@ -11,6 +16,16 @@ static gb_status_t cuda_status(CUresult result, const char *what)
         return GB_OK;
     return gb_fail(result == CUDA_ERROR_OUT_OF_MEMORY ? GB_ERR_NO_MEMORY : GB_ERR_INTERNAL,
                    "CUDA error %d in the exchange: %s", (int)result, what);
+}
+
+static gb_status_t make_events(gbx_engine_t *engine, gbx_request_t *request)
+{
+    const gb_cuda_table_t *cuda = engine->cuda;
+    gb_status_t st =
+        cuda_status(cuda->cuEventCreate(&request->event, CU_EVENT_DISABLE_TIMING), "event");
+    if (st == GB_OK)
+        st = cuda_status(cuda->cuEventCreate(&request->passed, CU_EVENT_DISABLE_TIMING), "event");
+    return st;
 }
 
 gb_status_t gbx_device_open(gbx_engine_t *engine)
@@ -30,8 +45,7 @@ gb_status_t gbx_device_open(gbx_engine_t *engine)
     if (st == GB_OK)
         st = cuda_status(cuda->cuMemsetD32_v2(engine->gate, 0, 1), "gate");
     for (uint32_t i = 0; i < GBX_RING && st == GB_OK; i++)
-        st = cuda_status(cuda->cuEventCreate(&engine->ring[i].event, CU_EVENT_DISABLE_TIMING),
-                         "event");
+        st = make_events(engine, &engine->ring[i]);
     if (st != GB_OK)
         gbx_device_close(engine);
     return st;
@@ -71,22 +85,59 @@ static void free_stage(gbx_engine_t *engine, gbx_stage_t *stage)
     memset(stage, 0, sizeof(*stage));
 }
 
+/* 1 if nothing on the device looks at our objects any more. */
+static int idle(const gbx_engine_t *engine)
+{
+    const gb_cuda_table_t *cuda = engine->cuda;
+    if (engine->in_stream && cuda->cuStreamQuery(engine->in_stream) == CUDA_ERROR_NOT_READY)
+        return 0;
+    if (engine->out_stream && cuda->cuStreamQuery(engine->out_stream) == CUDA_ERROR_NOT_READY)
+        return 0;
+    for (uint32_t i = 0; i < GBX_RING; i++) {
+        /* A stream that has not seen the open gate yet still reads it. */
+        if (engine->ring[i].passed &&
+            cuda->cuEventQuery(engine->ring[i].passed) == CUDA_ERROR_NOT_READY)
+            return 0;
+    }
+    return 1;
+}
+
+/* A kernel of the program may run for ever: that must not keep the session from ending. */
+static int wait_idle(const gbx_engine_t *engine)
+{
+    const struct timespec nap = {0, 200000};
+    uint64_t end = gb_now_ns() + (uint64_t)GBX_CLOSE_MS * 1000000u;
+    while (!idle(engine)) {
+        if (gb_now_ns() > end)
+            return 0;
+        nanosleep(&nap, NULL);
+    }
+    return 1;
+}
+
+static void free_events(gbx_engine_t *engine, gbx_request_t *request)
+{
+    if (request->event)
+        engine->cuda->cuEventDestroy_v2(request->event);
+    if (request->passed)
+        engine->cuda->cuEventDestroy_v2(request->passed);
+    request->event = request->passed = NULL;
+}
+
 void gbx_device_close(gbx_engine_t *engine)
 {
     const gb_cuda_table_t *cuda = engine->cuda;
-    if (engine->in_stream)
-        cuda->cuStreamSynchronize(engine->in_stream);
-    if (engine->out_stream)
-        cuda->cuStreamSynchronize(engine->out_stream);
+    if (!wait_idle(engine)) {
+        gb_log(GB_LOG_WARN, "exchange of job %s: the device is still busy with its buffers",
+               engine->config.job);
+        return;
+    }
     for (int i = 0; i < GBX_STAGES; i++) {
         free_stage(engine, &engine->out_stages[i]);
         free_stage(engine, &engine->in_stages[i]);
     }
-    for (uint32_t i = 0; i < GBX_RING; i++) {
-        if (engine->ring[i].event)
-            cuda->cuEventDestroy_v2(engine->ring[i].event);
-        engine->ring[i].event = NULL;
-    }
+    for (uint32_t i = 0; i < GBX_RING; i++)
+        free_events(engine, &engine->ring[i]);
     if (engine->gate)
         cuda->cuMemFree_v2(engine->gate);
     if (engine->in_stream)

@@ -151,6 +151,7 @@ static void stop_threads(gbx_engine_t *engine)
     gbx_wake(engine->sender_wake);
     pthread_join(engine->sender, NULL);
     atomic_store(&engine->sent, atomic_load(&engine->head)); /* nobody looks at them any more */
+    atomic_store(&engine->stop, 2);
     gbx_wake(engine->receiver_wake);
     pthread_join(engine->receiver, NULL);
     engine->running = 0;
@@ -289,7 +290,12 @@ void gbx_engine_close(gbx_engine_t *engine)
     }
     stop_threads(engine);
     gbx_disconnect(engine);
+    /* The thread that ends a session may have no context. */
+    CUcontext own;
+    int pushed = engine->cuda->cuCtxPushCurrent_v2(engine->context) == CUDA_SUCCESS;
     gbx_device_close(engine);
+    if (pushed)
+        engine->cuda->cuCtxPopCurrent_v2(&own);
     free_engine(engine);
 }
 

@@ -41,6 +41,7 @@ typedef struct {
     uint32_t chunk_lo, chunk_hi; /* [lo, hi) */
     uint32_t gate;               /* value to write when complete; 0 = none */
     CUevent event;               /* recorded on the program's stream */
+    CUevent passed;              /* recorded behind the wait for the gate */
     /* of the receiver */
     atomic_uint remaining; /* replies that are still to come */
     int entered;           /* the copy-in stream waits for the event already */
@@ -110,7 +111,8 @@ typedef struct gbx_engine {
     /* threads */
     pthread_t sender, receiver;
     int running;
-    atomic_int stop;
+    atomic_int
+        stop; /* 1: the sender ends; 2: the receiver too, after it has released every stream */
     atomic_int closing; /* goodbye is being said: an end of the connection is no cut */
     atomic_int sender_sleeps;
     int sender_wake, receiver_wake; /* eventfds */
@@ -198,6 +200,7 @@ gbx_chunk_head_t gbx_request_head(const gbx_engine_t *engine, const gbx_request_
 gb_status_t gbx_device_open(gbx_engine_t *engine);
 gb_status_t gbx_device_stage(gbx_engine_t *engine);
 gb_status_t gbx_device_map(gbx_engine_t *engine);
+/* Waits a little for what is under way; what is still in use by the device then is left to it. */
 void gbx_device_close(gbx_engine_t *engine);
 
 /* gbx_repair.c: the receiver's thread, while there is a cut. */

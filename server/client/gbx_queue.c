@@ -34,15 +34,20 @@ static gb_status_t publish(gbx_engine_t *engine, CUstream stream, gbx_request_t 
         request->gate = engine->gate_issued;
     }
     uint32_t gate = request->gate; /* the slot may be reused once it is published */
+    CUevent passed = request->passed;
     atomic_store(&request->remaining, request->chunk_hi - request->chunk_lo);
     atomic_fetch_add(&engine->head, 1);
     if (atomic_load(&engine->sender_sleeps))
         gbx_wake(engine->sender_wake);
-    if (gated && !gbx_cuda_ok(engine,
-                              engine->cuda->cuStreamWaitValue32_v2(stream, engine->gate, gate,
-                                                                   CU_STREAM_WAIT_VALUE_GEQ),
-                              "stream wait"))
-        return gbx_engine_poisoned(engine);
+    if (gated) {
+        const gb_cuda_table_t *cuda = engine->cuda;
+        CUresult r =
+            cuda->cuStreamWaitValue32_v2(stream, engine->gate, gate, CU_STREAM_WAIT_VALUE_GEQ);
+        if (gbx_cuda_ok(engine, r, "stream wait"))
+            r = cuda->cuEventRecord(passed, stream);
+        if (!gbx_cuda_ok(engine, r, "event record"))
+            return gbx_engine_poisoned(engine);
+    }
     return GB_OK;
 }
 

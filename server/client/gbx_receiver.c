@@ -311,7 +311,7 @@ void *gbx_receiver_run(void *arg)
     receiver_t r = {.engine = engine,
                     .spin_ns = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? GBX_SPIN_MAX_NS : 0};
     gbx_cuda_ok(engine, engine->cuda->cuCtxSetCurrent(engine->context), "context");
-    while (!atomic_load(&engine->stop)) {
+    while (atomic_load(&engine->stop) < 2) {
         if (gbx_engine_bad(engine))
             wait_poisoned(engine);
         else if (atomic_load(&engine->cut))

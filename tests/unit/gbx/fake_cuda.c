@@ -186,6 +186,11 @@ static CUresult ctx_set(CUcontext ctx)
     return ctx == (CUcontext)(void *)&context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+static CUresult ctx_pop(CUcontext *out)
+{
+    return ctx_get(out);
+}
+
 static CUresult stream_create(CUstream *out, unsigned int flags)
 {
     (void)flags;
@@ -207,6 +212,22 @@ static CUresult stream_sync(CUstream stream)
         pthread_cond_wait(&fake.changed, &fake.lock);
     pthread_mutex_unlock(&fake.lock);
     return CUDA_SUCCESS;
+}
+
+static CUresult stream_query(CUstream stream)
+{
+    pthread_mutex_lock(&fake.lock);
+    int idle = stream->executed == stream->queued;
+    pthread_mutex_unlock(&fake.lock);
+    return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_query(CUevent event)
+{
+    pthread_mutex_lock(&fake.lock);
+    int idle = event->done >= event->recorded;
+    pthread_mutex_unlock(&fake.lock);
+    return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult stream_destroy(CUstream stream)
@@ -333,8 +354,12 @@ static void fill_table(void)
     table.cuGetExportTable = get_export_table;
     table.cuCtxGetCurrent = ctx_get;
     table.cuCtxSetCurrent = ctx_set;
+    table.cuCtxPushCurrent_v2 = ctx_set;
+    table.cuCtxPopCurrent_v2 = ctx_pop;
     table.cuStreamCreate = stream_create;
     table.cuStreamSynchronize = stream_sync;
+    table.cuStreamQuery = stream_query;
+    table.cuEventQuery = event_query;
     table.cuStreamDestroy_v2 = stream_destroy;
     table.cuMemAlloc_v2 = mem_alloc;
     table.cuMemFree_v2 = mem_free;
