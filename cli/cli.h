@@ -15,15 +15,6 @@ typedef struct {
     bool json;
 } cli_connection_t;
 
-/* Rows for an option table; `type` has a field `connection`. */
-#define CLI_CONNECTION_OPTIONS(type)                                                               \
-    {"server",       GB_OPT_STRING, offsetof(type, connection.server), "127.0.0.1:7070",           \
-     "GABLE_SERVER", "HOST:PORT",   "control port of ps-server"},                                  \
-        {"tls-dir",       GB_OPT_STRING, offsetof(type, connection.tls_dir),     "",               \
-         "GABLE_TLS_DIR", "DIR",         "certificates made by `gable ca issue`"},                 \
-        {"timeout", GB_OPT_INT, offsetof(type, connection.timeout_ms), "5000",                     \
-         NULL,      "MS",       "longest wait for an answer"}
-
 /* Parses; 0: go on, else the command is over with *exit_code. */
 int cli_parse(const gb_opt_table_t *table, int argc, char **argv, int stop_at_operand, void *fields,
               int *first, int *exit_code);

@@ -11,7 +11,12 @@ typedef struct {
 } options_t;
 
 static const gb_opt_t OPTIONS[] = {
-    CLI_CONNECTION_OPTIONS(options_t),
+    {"server", GB_OPT_STRING, offsetof(options_t, connection.server), "127.0.0.1:7070",
+     "GABLE_SERVER", "HOST:PORT", "control port of ps-server"},
+    {"tls-dir", GB_OPT_STRING, offsetof(options_t, connection.tls_dir), "", "GABLE_TLS_DIR", "DIR",
+     "certificates made by `gable ca issue`"},
+    {"timeout", GB_OPT_INT, offsetof(options_t, connection.timeout_ms), "5000", NULL, "MS",
+     "longest wait for an answer"},
     {"json", GB_OPT_FLAG, offsetof(options_t, connection.json), "false", NULL, NULL,
      "print JSON instead of a table"},
     {NULL},

@@ -28,7 +28,12 @@ typedef struct {
 } options_t;
 
 static const gb_opt_t OPTIONS[] = {
-    CLI_CONNECTION_OPTIONS(options_t),
+    {"server", GB_OPT_STRING, offsetof(options_t, connection.server), "127.0.0.1:7070",
+     "GABLE_SERVER", "HOST:PORT", "control port of ps-server"},
+    {"tls-dir", GB_OPT_STRING, offsetof(options_t, connection.tls_dir), "", "GABLE_TLS_DIR", "DIR",
+     "certificates made by `gable ca issue`"},
+    {"timeout", GB_OPT_INT, offsetof(options_t, connection.timeout_ms), "5000", NULL, "MS",
+     "longest wait for an answer"},
     {"gpus", GB_OPT_INT, offsetof(options_t, gpus), "1", NULL, "N", "how many GPUs"},
     {"memory", GB_OPT_INT, offsetof(options_t, memory), "0", NULL, "BYTES",
      "needed on each GPU, and its limit there; 0: all"},
