@@ -3,6 +3,7 @@
 Everything listens on free ports of 127.0.0.1 and lives in one temporary folder; close() ends it all and
 checks that whoever was asked to end did so with exit code 0.
 """
+import ctypes
 import json
 import os
 import shutil
@@ -15,6 +16,11 @@ import time
 BUILD = os.environ["GABLE_BUILD_DIR"]
 SANITIZED = bool(os.environ.get("GABLE_SANITIZE"))
 SLOW = 8 if SANITIZED else 1
+
+
+def die_with_parent():
+    """In the child: a test that is killed leaves nothing running (PR_SET_PDEATHSIG, SIGKILL)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def wait_for(what, condition, seconds=10):
@@ -38,7 +44,7 @@ class Process:
         self.err_path = os.path.join(cluster.folder, name + ".err")
         with open(self.out_path, "w") as out, open(self.err_path, "a") as err:
             self.popen = subprocess.Popen(args, stdout=out, stderr=err, stdin=subprocess.DEVNULL,
-                                          env=env or cluster.env)
+                                          env=env or cluster.env, preexec_fn=die_with_parent)
 
     def out(self):
         with open(self.out_path) as f:

@@ -110,6 +110,7 @@ class Lists(unittest.TestCase):
         script = "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done"
         run = Process(self.c, "signalled",
                       [f"{BUILD}/bin/gable", "run", "--device", "beta/0", "--", "sh", "-c", script])
+        self.addCleanup(run.kill)
         wait_for("the program", lambda: "up" in run.out())
         self.assertEqual(self.c.list("devices")[1]["leases"], 1)
         run.popen.send_signal(signal.SIGTERM)
@@ -120,6 +121,7 @@ class Lists(unittest.TestCase):
     def test_session_and_kill(self):
         run = Process(self.c, "holder", [f"{BUILD}/bin/gable", "run", "--device", "alpha/0", "--",
                                          sys.executable, "-c", HOLDER])
+        self.addCleanup(run.kill)
         wait_for("the session", lambda: "devices 1" in run.out() or run.popen.poll() is not None)
         self.assertIsNone(run.popen.poll(), run.err())
         sessions = wait_for("the list", lambda: self.c.list("sessions"))

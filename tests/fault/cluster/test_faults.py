@@ -89,6 +89,7 @@ class Start(unittest.TestCase):
 class Garbage(unittest.TestCase):
     def test_garbage_disturbs_nobody(self):
         c = Cluster()
+        self.addCleanup(c.close)
         c.start_server()
         c.start_proxy("alpha")
         c.wait_devices(1)
@@ -99,17 +100,16 @@ class Garbage(unittest.TestCase):
         send_garbage(c.data, os.urandom(300))
         send_garbage(c.proxies["alpha"].fields["data"], os.urandom(300))
         self.assertEqual(c.gable("run", "--", "true").returncode, 0)
-        c.close()
 
     def test_many_silent_connections(self):
         c = Cluster()
+        self.addCleanup(c.close)
         c.start_server()
         host, port = c.address.split(":")
         idle = [socket.create_connection((host, int(port))) for _ in range(100)]
         self.assertEqual(c.gable("status").returncode, 0)
         for s in idle:
             s.close()
-        c.close()
 
 
 class Deaths(unittest.TestCase):
@@ -128,6 +128,7 @@ class Deaths(unittest.TestCase):
         script = "trap 'exit 5' TERM; echo up; while :; do sleep 0.05; done"
         process = Process(self.c, name, [f"{BUILD}/bin/gable", "run", *args, "--", "sh", "-c",
                                          script])
+        self.addCleanup(process.kill)
         wait_for("the program", lambda: "up" in process.out())
         return process
 
