@@ -1,5 +1,6 @@
 #include "gpu-proxy/cpu/driver/cpu_pool.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,7 +11,8 @@
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
 
 enum {
-    SPIN_NS = 20000,       /* a worker looks for new work this long before it sleeps */
+    SPIN_NS = 20000,       /* a worker looks for new work this long before it sleeps, */
+    PATIENT_NS = 300000,   /* this long while others work: their end brings the next operation */
     SLEEP_FROM_NS = 50000, /* a slowed-down device sleeps in pieces of at least this */
     POLL_NS = 100000,
     POLL_MAX_NS = 1000000,
@@ -175,12 +177,14 @@ void cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat)
     if (first >= op->pieces)
         return; /* others took the last piece meanwhile, and will complete it */
     op->users++;
+    atomic_fetch_add_explicit(&cpu_engine.working, 1, memory_order_relaxed);
     call_worker();
     cpu_engine_unlock();
     CUresult result = run_guarded(op, seat, first);
     if (result)
         cpu_sched_fault(op->stream->lanes, result);
     cpu_engine_lock();
+    atomic_fetch_sub_explicit(&cpu_engine.working, 1, memory_order_relaxed);
     if (op->listed && (atomic_load_explicit(&op->ticket, memory_order_relaxed) >= op->pieces ||
                        atomic_load_explicit(&op->stream->lanes->cancel, memory_order_relaxed)))
         unlist(op);
@@ -194,16 +198,25 @@ static cpu_op_t *next_work(void)
     return cpu_engine.run_head;
 }
 
+/* Without the lock, and with a seat to spare. */
 static void look_for_work(void)
 {
-    uint64_t end = gb_now_ns() + SPIN_NS;
+    uint64_t start = gb_now_ns(), now = start;
     do {
         for (int i = 0; i < 32; i++) {
             if (atomic_load_explicit(&cpu_engine.runnable, memory_order_relaxed))
                 return;
             __builtin_ia32_pause();
         }
-    } while (gb_now_ns() < end);
+        now = gb_now_ns();
+    } while (now - start < SPIN_NS);
+    for (; now - start < PATIENT_NS; now = gb_now_ns()) {
+        int working = atomic_load_explicit(&cpu_engine.working, memory_order_relaxed);
+        if (working == 0 || working >= cpu_engine.seat_count ||
+            atomic_load_explicit(&cpu_engine.runnable, memory_order_relaxed))
+            return;
+        sched_yield(); /* whoever else wants this core goes first */
+    }
 }
 
 static void worker_sleep(cpu_worker_t *self)
@@ -232,7 +245,7 @@ static void *worker_main(void *unused)
             cpu_engine_settle();
             cpu_pool_give_seat(seat);
             spun = false;
-        } else if (!op && !spun && cpu_engine.spinners == 0) {
+        } else if (!op && !spun && cpu_engine.free_seats) {
             spun = true;
             cpu_engine.spinners++;
             cpu_engine_unlock();

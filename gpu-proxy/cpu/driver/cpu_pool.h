@@ -28,7 +28,9 @@ typedef struct {
     cpu_op_t *host_head, *host_tail;
     bool workers_started, host_started, poller_started;
     pthread_cond_t host_wake, poll_wake;
-    atomic_int runnable; /* operations on the run list; read by spinning workers */
+    /* Written under the lock, read by spinning workers: operations on the run list, threads that
+     * run pieces. */
+    atomic_int runnable, working;
     int seat_count;
     double speed; /* 1: as fast as it goes; 2: half as fast */
 } cpu_engine_t;
