@@ -259,15 +259,17 @@ static CUresult connect_targets(const rc_targets_t *targets)
     } else {
         result = RC_LOST;
     }
-    if (status)
+    if (status) {
         gb_log(GB_LOG_ERROR, "cuInit: %s", why);
+        rc.session_count = rc.device_count = 0;
+    }
     for (int i = 0; i < targets->count; i++) {
-        if (status && all[i].session)
+        if (status && all[i].session) {
             rc_session_end(all[i].session);
+            rc_session_free(all[i].session);
+        }
         free(all[i].devices);
     }
-    if (status)
-        rc.session_count = rc.device_count = 0;
     free(all);
     return result;
 }

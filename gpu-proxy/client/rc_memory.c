@@ -91,10 +91,11 @@ static uint64_t setting(const char *name)
 CUresult rc_window_agree(rc_session_t *session, rc_lane_t *lane, rc_device_t *device)
 {
     uint64_t grain = device->info.granularity > (2u << 20) ? device->info.granularity : 2u << 20;
-    /* Twice the memory: large allocations need room in one piece beside small ones. */
+    /* More than twice the memory: every large allocation is rounded up to the granularity, and needs
+     * room in one piece beside the others. */
     uint64_t size = setting("GABLE_WINDOW_SIZE");
     uint64_t base = setting("GABLE_WINDOW_BASE");
-    size = round_up(size ? size : 2 * device->info.total_memory, grain);
+    size = round_up(size ? size : 2 * device->info.total_memory + (64u << 20), grain);
     uint64_t done = 0;
     CUresult result = CUDA_SUCCESS;
     if (base)

@@ -346,3 +346,15 @@ void rc_session_end(rc_session_t *s)
     }
     gb_link_shutdown(s->link);
 }
+
+void rc_session_free(rc_session_t *s)
+{
+    gb_link_close(s->link);
+    pthread_mutex_destroy(&s->send_lock);
+    pthread_mutex_destroy(&s->recv_lock);
+    pthread_mutex_destroy(&s->hash_lock);
+    munmap(s->buffer, BUFFER);
+    free(s->hashes);
+    free(s->batch);
+    free(s);
+}

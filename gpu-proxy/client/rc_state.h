@@ -208,6 +208,8 @@ gb_status_t rc_session_open(const gb_endpoint_t *endpoint, const gb_credential_t
 void rc_session_lose(rc_session_t *session, const char *why);
 /* Says goodbye; other threads may still be inside. */
 void rc_session_end(rc_session_t *session);
+/* Of a session that nobody else knows: one of a start that failed. */
+void rc_session_free(rc_session_t *session);
 void rc_session_flush_old(rc_session_t *session, uint64_t older_than);
 /* Queues a frame of one or two parts. It runs in `context`, NULL = as is. */
 CUresult rc_send(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context, uint16_t op,

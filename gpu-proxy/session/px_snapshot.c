@@ -71,7 +71,7 @@ CUresult px_hello(px_call_t *call)
     return CUDA_SUCCESS;
 }
 
-/* px_wire_window_t: an earlier window of the device is given up, unless memory is in use there. */
+/* px_wire_window_t: before there are contexts; an earlier window of the device is given up. */
 CUresult px_window(px_call_t *call)
 {
     px_session_t *s = call->session;
@@ -79,7 +79,7 @@ CUresult px_window(px_call_t *call)
     if (wish->device >= (uint64_t)s->device_count || wish->size == 0)
         return CUDA_ERROR_INVALID_VALUE;
     px_device_slot_t *slot = &s->devices[wish->device];
-    if (slot->heap && px_heap_used(slot->heap) > 0)
+    if (s->context_count > 0)
         return CUDA_ERROR_INVALID_VALUE;
     px_heap_destroy(slot->heap);
     slot->heap = NULL;

@@ -70,10 +70,28 @@ void proxy_start(proxy_t *proxy, const char *driver)
     close(out[0]);
 }
 
+/* What a sanitizer has to say about the proxy or its sessions stands in their log. */
+static void look_for_reports(const proxy_t *proxy)
+{
+    char line[512];
+    int found = 0;
+    FILE *log = fopen(proxy->log, "r");
+    while (log && fgets(line, sizeof(line), log)) {
+        found |= strstr(line, "Sanitizer") != NULL || strstr(line, "runtime error") != NULL;
+        if (found)
+            fputs(line, stderr);
+    }
+    if (log)
+        fclose(log);
+    if (found)
+        give_up("a sanitizer reports on the proxy or a session");
+}
+
 void proxy_stop(proxy_t *proxy)
 {
     kill(proxy->pid, SIGTERM);
     waitpid(proxy->pid, NULL, 0);
+    look_for_reports(proxy);
     unlink(proxy->endpoint + 5);
     unlink(proxy->log);
     rmdir(proxy->folder);

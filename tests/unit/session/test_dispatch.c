@@ -255,6 +255,96 @@ static void lanes(void **state)
     expect_end(GB_OK);
 }
 
+/* ---- frames with sound headers and senseless contents ---- */
+
+static void *drain(void *arg)
+{
+    uint8_t bytes[4096];
+    size_t got;
+    (void)arg;
+    while (gb_link_recv_some(mine, bytes, sizeof(bytes), GB_NEVER, &got) == GB_OK)
+        ;
+    return NULL;
+}
+
+static uint32_t seed = 20260101;
+
+static uint32_t next(uint32_t below)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % below;
+}
+
+/* Mostly small numbers, so that some of them mean something. */
+static uint64_t number(void)
+{
+    switch (next(8)) {
+    case 0:
+        return UINT64_MAX - next(3);
+    case 1:
+        return (uint64_t)next(1u << 20) << next(44);
+    case 2:
+        return 0x567000000000 + next(4096) * 512u;
+    default:
+        return next(24);
+    }
+}
+
+static int send_senseless(uint32_t sequence)
+{
+    static const char ptx[] = ".entry f(.param .u64 a, .param .align 8 .b8 c[24]) { }";
+    uint64_t words[32];
+    uint16_t op = next(4) ? (uint16_t)(1 + next(GB_OP_CALL_END - 1))
+                          : (uint16_t)(PX_OP_WINDOW + next(PX_OP_END - PX_OP_WINDOW));
+    uint32_t size = next(6) ? 24 + next(8) : next(32);
+    for (uint32_t i = 0; i < 32; i++)
+        words[i] = number();
+    if (op == PX_OP_IMAGE) {
+        words[0] = next(4) ? sizeof(ptx) : number();
+        words[1] = next(4) ? 0 : number();
+        memcpy(&words[2], ptx, sizeof(ptx));
+        size = 2 + (sizeof(ptx) + 7) / 8;
+    }
+    if (op == GB_OP_cuMemcpyDtoHAsync_v2)
+        words[2] = next(1 << 20);
+    if (op == PX_OP_SET_CONTEXT)
+        words[0] = next(16) ? 16 : number();
+    uint8_t header[GB_FRAME_HEADER];
+    gb_frame_t frame = {.length = size * 8, .operation = op, .lane = next(3), .sequence = sequence};
+    gb_frame_encode(&frame, header);
+    struct iovec iov[2] = {{header, sizeof(header)}, {words, size * 8}};
+    return gb_link_sendv(mine, iov, 2) == GB_OK;
+}
+
+/* The session may refuse and end, or go on; it must do no harm, which the sanitizers watch. */
+static void senseless_frames(void **state)
+{
+    uint64_t retain[3] = {16, 0, 0}, context = 16;
+    px_wire_window_t window = {0, 0x567000000000, 1ull << 30};
+    int outlived = 0;
+    for (int round = 0; round < 150; round++) {
+        pthread_t drainer;
+        uint32_t sequence = 10;
+        if (round)
+            assert_int_equal(set_up(state), 0);
+        greet();
+        send_frame(PX_OP_WINDOW, 0, 3, &window, sizeof(window));
+        send_frame(GB_OP_cuDevicePrimaryCtxRetain, 0, 4, retain, sizeof(retain));
+        for (uint32_t lane = 0; lane < 3; lane++)
+            send_frame(PX_OP_SET_CONTEXT, lane, 5 + lane, &context, sizeof(context));
+        assert_int_equal(pthread_create(&drainer, NULL, drain, NULL), 0);
+        while (sequence < 60 && send_senseless(sequence))
+            sequence++;
+        outlived += sequence == 60;
+        gb_link_shutdown(mine);
+        pthread_join(thread, NULL);
+        pthread_join(drainer, NULL);
+        if (round < 149)
+            tear_down(state);
+    }
+    assert_true(outlived > 0);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -271,6 +361,7 @@ int main(void)
         CASE(lane_out_of_range),
         CASE(wrong_numbers),
         CASE(lanes),
+        CASE(senseless_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
