@@ -8,6 +8,7 @@
 
 #include "common/core/gb_clock.h"
 #include "common/core/gb_log.h"
+#include "cpu_build_id.h"
 #include "gpu-proxy/cpu/driver/cpu_cache.h"
 #include "gpu-proxy/cpu/driver/cpu_module.h"
 #include "gpu-proxy/cpu/driver/cpu_sha.h"
@@ -33,7 +34,7 @@ static cpu_cache_key_t make_key(const cpu_function_t *function, const cpu_jit_op
     } facts = {CPU_CODE_VERSION, options->width, options->strips, options->unchecked,
                options->shape};
     cpu_sha_init(&sha);
-    cpu_sha_add(&sha, GABLE_VERSION, sizeof(GABLE_VERSION));
+    cpu_sha_add(&sha, CPU_BUILD_ID, sizeof(CPU_BUILD_ID));
     cpu_sha_add(&sha, &facts, sizeof(facts));
     cpu_sha_add(&sha, options->target, strlen(options->target) + 1);
     cpu_sha_add(&sha, function->ptx->name, strlen(function->ptx->name) + 1);
