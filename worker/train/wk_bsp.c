@@ -201,8 +201,9 @@ static gb_status_t check_exchange(void *context)
 static gb_status_t join(member_t *m, uint32_t iterations)
 {
     const wk_config_t *c = m->config;
-    char optimizer[96];
-    snprintf(optimizer, sizeof(optimizer), "sgd lr=%.9g momentum=%.9g", c->lr, c->momentum);
+    char optimizer[128];
+    snprintf(optimizer, sizeof(optimizer), "sgd lr=%.9g momentum=%.9g lr_step=%u lr_gamma=%.9g",
+             c->lr, c->momentum, iterations, wk_config_lr_gamma(c));
     gb_job_spec_t spec = {.name = c->job,
                           .model = m->trainer->model->name,
                           .optimizer = optimizer,

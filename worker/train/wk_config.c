@@ -18,7 +18,10 @@ static const gb_opt_t options[] = {
     {"epochs", GB_OPT_INT, FIELD(epochs), "3", NULL, "N", "passes over the training set"},
     {"batch", GB_OPT_INT, FIELD(batch), "128", NULL, "N",
      "samples of one step, over all workers together"},
-    {"lr", GB_OPT_DOUBLE, FIELD(lr), "0.05", NULL, "X", "learning rate"},
+    {"lr", GB_OPT_DOUBLE, FIELD(lr), "0.05", NULL, "X", "learning rate of the first epoch"},
+    {"lr-end", GB_OPT_DOUBLE, FIELD(lr_end), "0.1", NULL, "X",
+     "learning rate of the last epoch, as a part of the first one's: it falls by the\n"
+     "same factor after each epoch; 1 keeps it"},
     {"momentum", GB_OPT_DOUBLE, FIELD(momentum), "0.9", NULL, "X", "momentum of SGD, 0 to below 1"},
     {"seed", GB_OPT_INT, FIELD(seed), "1", NULL, "N",
      "start of the random numbers; the same seed gives the same run"},
@@ -77,6 +80,9 @@ static gb_status_t check_numbers(const wk_config_t *c)
         return status;
     if (!isfinite(c->lr) || c->lr <= 0)
         return gb_fail(GB_ERR_INVALID, "--lr %g: use a number above 0, e.g. 0.05", c->lr);
+    if (!(c->lr_end > 0 && c->lr_end <= 1))
+        return gb_fail(GB_ERR_INVALID, "--lr-end %g: use a number above 0 up to 1, e.g. 0.1",
+                       c->lr_end);
     if (!(c->momentum >= 0 && c->momentum < 1))
         return gb_fail(GB_ERR_INVALID, "--momentum %g: use 0 to below 1, e.g. 0.9", c->momentum);
     if (!(c->server_wait >= 0 && c->server_wait <= 86400))
@@ -105,6 +111,11 @@ static gb_status_t check_mode(wk_config_t *c)
     if (c->tls_dir && c->insecure)
         return gb_fail(GB_ERR_INVALID, "--tls-dir and --insecure exclude each other: give one");
     return GB_OK;
+}
+
+double wk_config_lr_gamma(const wk_config_t *c)
+{
+    return c->epochs > 1 ? pow(c->lr_end, 1.0 / (double)(c->epochs - 1)) : 1.0;
 }
 
 /* Where the GPU is, if the command line does not say. */

@@ -18,10 +18,15 @@ typedef struct {
     const char *mode_name, *driver; /* as given, or NULL */
     const char *out;                /* file for the weights, or NULL */
     int64_t epochs, batch, seed, gpus, workers;
-    double lr, momentum, server_wait; /* server_wait in seconds */
+    double lr, lr_end; /* lr_end: of the last epoch, as a part of the first one's */
+    double momentum;
+    double server_wait; /* seconds */
     int json;
     wk_mode_t mode; /* made by wk_config_parse */
 } wk_config_t;
+
+/* Factor of the learning rate from one epoch to the next. */
+double wk_config_lr_gamma(const wk_config_t *config);
 
 /* Reads the command line. GB_ERR_CANCELLED: --help or --version was printed; GB_ERR_INVALID: explained
  * by gb_why(). Strings point into argv or the environment. */

@@ -57,7 +57,8 @@ static gb_status_t run_gpu(gpu_t *g)
         wk_single_config_t single = {.epochs = (uint32_t)c->epochs,
                                      .batch = (uint32_t)c->batch,
                                      .lr = (float)c->lr,
-                                     .momentum = (float)c->momentum};
+                                     .momentum = (float)c->momentum,
+                                     .lr_gamma = (float)wk_config_lr_gamma(c)};
         g->result.epochs = single.epochs;
         g->result.world = 1;
         status = wk_single_run(&trainer, &single, progress, &g->result.last);

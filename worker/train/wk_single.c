@@ -5,7 +5,7 @@
 
 typedef struct {
     wk_trainer_t *trainer;
-    const wk_single_config_t *config;
+    float lr, momentum;
 } single_t;
 
 static gb_status_t update(void *context, uint32_t t, uint32_t valid)
@@ -13,13 +13,15 @@ static gb_status_t update(void *context, uint32_t t, uint32_t valid)
     single_t *s = context;
     (void)t;
     (void)valid;
-    return wk_net_update(s->trainer->net, s->config->lr, s->config->momentum);
+    return wk_net_update(s->trainer->net, s->lr, s->momentum);
 }
 
 gb_status_t wk_single_epoch(wk_trainer_t *trainer, const wk_single_config_t *config, uint32_t epoch,
                             wk_progress_t *progress, wk_result_t *out)
 {
-    single_t single = {trainer, config};
+    single_t single = {trainer, config->lr, config->momentum};
+    for (uint32_t i = 0; i < epoch && config->lr_gamma > 0; i++)
+        single.lr *= config->lr_gamma;
     wk_hooks_t hooks = {.context = &single, .after = update};
     uint32_t count = trainer->train.count;
     wk_share_t share = {.epoch = epoch,

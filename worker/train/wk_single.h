@@ -8,6 +8,7 @@
 typedef struct {
     uint32_t epochs, batch;
     float lr, momentum;
+    float lr_gamma; /* factor of lr after each epoch; 0 counts as 1 */
 } wk_single_config_t;
 
 /* Trains all epochs, testing after each; *out is the last epoch's result. */

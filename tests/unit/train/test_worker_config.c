@@ -79,6 +79,8 @@ static void test_refusals(void **state)
         {"--data d --batch many", "batch"},
         {"--data d --lr 0", "--lr 0"},
         {"--data d --lr nan", "--lr nan"},
+        {"--data d --lr-end 0", "--lr-end 0"},
+        {"--data d --lr-end 1.5", "--lr-end 1.5"},
         {"--data d --momentum 1", "--momentum 1"},
         {"--data d --gpus 0", "--gpus 0"},
         {"--data d --gpus 2", "one GPU"},
