@@ -13,7 +13,11 @@
 #include "common/core/gb_log.h"
 #include "gpu-proxy/client/rc_state.h"
 
-enum { BUFFER = 2 << 20, DIAL_MS = 10000 };
+enum {
+    BUFFER = 2 << 20,
+    GULP = 32 << 10, /* received at a time; pieces of copies go past the buffer */
+    DIAL_MS = 10000,
+};
 
 static const uint8_t zeros[8];
 
@@ -32,27 +36,61 @@ void rc_session_lose(rc_session_t *session, const char *why)
 /* ---- receiving ---- */
 
 /* With recv_lock held. A frame that answers nobody is a broken peer. */
-static gb_status_t deliver(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload)
+static rc_waiter_t *waiter_for(rc_session_t *s, const gb_frame_t *frame)
 {
     rc_waiter_t *w = s->waiters;
     while (w && w->sequence != frame->sequence)
         w = w->next;
-    if (!w || !(frame->flags & GB_FRAME_REPLY))
-        return gb_fail(GB_ERR_PROTOCOL, "frame %u answers no call", frame->sequence);
-    if (frame->flags & GB_FRAME_MORE) {
-        px_wire_piece_t piece;
-        if (frame->length < sizeof(piece))
-            return gb_fail(GB_ERR_PROTOCOL, "a piece of %u bytes", frame->length);
-        memcpy(&piece, payload, sizeof(piece));
-        if (piece.size > frame->length - sizeof(piece) || piece.offset > w->dst_size ||
-            piece.size > w->dst_size - piece.offset)
-            return gb_fail(GB_ERR_PROTOCOL, "a piece outside of its copy");
-        memcpy(w->dst + piece.offset, payload + sizeof(piece), piece.size);
-        return GB_OK;
-    }
+    return frame->flags & GB_FRAME_REPLY ? w : NULL;
+}
+
+/* Where a piece of a copy to the host goes. The waiter waits until its reply proper, so the place is
+ * good without the lock. */
+static gb_status_t place_piece(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload,
+                               uint8_t **at, size_t *size)
+{
+    px_wire_piece_t piece;
+    memcpy(&piece, payload, sizeof(piece));
+    pthread_mutex_lock(&s->recv_lock);
+    rc_waiter_t *w = waiter_for(s, frame);
+    int good = w && piece.size <= frame->length - sizeof(piece) && piece.offset <= w->dst_size &&
+               piece.size <= w->dst_size - piece.offset;
+    if (good)
+        *at = w->dst + piece.offset;
+    pthread_mutex_unlock(&s->recv_lock);
+    *size = good ? piece.size : 0;
+    return good ? GB_OK : gb_fail(GB_ERR_PROTOCOL, "a piece outside of its copy");
+}
+
+/* Takes a piece whose first `here` payload bytes are in the buffer; the rest is received in place. */
+static gb_status_t take_piece(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload,
+                              size_t here)
+{
+    uint8_t *at = NULL, pad[8];
+    size_t size = 0, head = sizeof(px_wire_piece_t);
+    gb_status_t status = place_piece(s, frame, payload, &at, &size);
+    if (status)
+        return status;
+    size_t first = here - head < size ? here - head : size;
+    memcpy(at, payload + head, first);
+    if (first < size)
+        status = gb_link_recv(s->link, at + first, size - first, GB_NEVER);
+    size_t got = here > head + size ? here : head + size;
+    size_t left = frame->length - got;
+    if (!status && left > sizeof(pad))
+        status = gb_fail(GB_ERR_PROTOCOL, "a piece with %zu bytes too many", left);
+    if (!status && left)
+        status = gb_link_recv(s->link, pad, left, GB_NEVER);
+    return status;
+}
+
+/* With recv_lock held: a reply proper. */
+static gb_status_t deliver(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload)
+{
     px_wire_result_t head;
-    if (frame->length < sizeof(head))
-        return gb_fail(GB_ERR_PROTOCOL, "a reply of %u bytes", frame->length);
+    rc_waiter_t *w = waiter_for(s, frame);
+    if (!w || frame->length < sizeof(head))
+        return gb_fail(GB_ERR_PROTOCOL, "frame %u answers no call", frame->sequence);
     memcpy(&head, payload, sizeof(head));
     if (head.more > frame->length - sizeof(head))
         return gb_fail(GB_ERR_PROTOCOL, "a reply that is cut off");
@@ -79,22 +117,35 @@ static gb_status_t pump(rc_session_t *s, uint64_t deadline)
         s->end -= s->start;
         s->start = 0;
     }
-    gb_status_t status =
-        gb_link_recv_some(s->link, s->buffer + s->end, BUFFER - s->end, deadline, &got);
+    gb_status_t status = gb_link_recv_some(s->link, s->buffer + s->end, GULP, deadline, &got);
     if (status)
         return status;
     s->end += got;
     while (status == GB_OK && s->end - s->start >= GB_FRAME_HEADER) {
         gb_frame_t frame;
+        const uint8_t *payload = s->buffer + s->start + GB_FRAME_HEADER;
+        size_t here = s->end - s->start - GB_FRAME_HEADER;
         status = gb_frame_decode(s->buffer + s->start, PX_WIRE_MAX, &frame);
-        if (status || s->end - s->start < GB_FRAME_HEADER + (size_t)frame.length)
+        if (status)
             break;
         if (frame.operation == GB_OP_GOODBYE)
             return gb_fail(GB_ERR_LOST, "the session said goodbye");
-        pthread_mutex_lock(&s->recv_lock);
-        status = deliver(s, &frame, s->buffer + s->start + GB_FRAME_HEADER);
-        pthread_mutex_unlock(&s->recv_lock);
-        s->start += GB_FRAME_HEADER + (size_t)frame.length;
+        if (here > frame.length)
+            here = frame.length;
+        int piece = (frame.flags & GB_FRAME_MORE) != 0;
+        if (here < (piece ? sizeof(px_wire_piece_t) : frame.length)) {
+            if (piece && frame.length < sizeof(px_wire_piece_t))
+                status = gb_fail(GB_ERR_PROTOCOL, "a piece of %u bytes", frame.length);
+            break;
+        }
+        if (piece) {
+            status = take_piece(s, &frame, payload, here);
+        } else {
+            pthread_mutex_lock(&s->recv_lock);
+            status = deliver(s, &frame, payload);
+            pthread_mutex_unlock(&s->recv_lock);
+        }
+        s->start += GB_FRAME_HEADER + here;
     }
     return status;
 }

@@ -77,15 +77,29 @@ CUresult px_do_cuMemGetInfo_v2(px_call_t *call)
     return CUDA_SUCCESS;
 }
 
-/* px_wire_copy_t, then the bytes */
+/* px_wire_copy_t, then the bytes. Of a large piece only the beginning is here yet: the rest is received
+ * straight into the staging memory, and always received, or the frames behind it would be lost. */
 CUresult px_do_cuMemcpyHtoDAsync_v2(px_call_t *call)
 {
     const px_wire_copy_t *copy = (const void *)call->payload;
+    px_staging_t *staging = call->session->staging;
+    size_t here = call->here - sizeof(*copy);
     CUstream stream = px_stream(call, copy->stream);
-    if (call->bad || copy->size > call->frame.length - sizeof(*copy))
-        return call->bad ? call->bad : CUDA_ERROR_INVALID_VALUE;
-    return px_staging_upload(call->session->staging, call->context, stream, copy->dst,
-                             call->payload + sizeof(*copy), copy->size);
+    uint8_t *at = NULL;
+    CUresult result = call->context ? call->bad : CUDA_ERROR_INVALID_CONTEXT;
+    if (!result && (copy->size > call->frame.length - sizeof(*copy) || copy->size > PX_WIRE_PIECE))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        result = px_staging_begin(staging, call->context, stream, copy->size, &at);
+    if (result)
+        return result; /* execute() receives the rest */
+    memcpy(at, call->payload + sizeof(*copy), here < copy->size ? here : copy->size);
+    if (here < copy->size &&
+        gb_link_recv(call->session->link, at + here, copy->size - here, GB_NEVER) != GB_OK)
+        return CUDA_ERROR_UNKNOWN; /* the link is lost, which the next receive finds */
+    if (here < copy->size)
+        call->here = sizeof(*copy) + (size_t)copy->size;
+    return px_staging_commit(staging, call->context, stream, copy->dst, copy->size);
 }
 
 /* px_wire_copy_t */

@@ -13,7 +13,11 @@
 #include "common/cuda/gb_cuda_error.h"
 #include "gpu-proxy/session/px_state.h"
 
-enum { BUFFER = 2 << 20, WORKERS = 1024 };
+enum {
+    BUFFER = 2 << 20,
+    GULP = 64 << 10, /* received at a time while frames are small */
+    WORKERS = 1024,
+};
 
 static const px_entry_t hello = {px_hello, sizeof(px_wire_hello_t) / 8, 0, 0};
 static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
@@ -38,8 +42,17 @@ static const px_entry_t *entry_of(uint16_t operation)
                                                             : NULL;
 }
 
-/* Makes the next frame complete in the buffer; *payload points into it. */
-static gb_status_t next_frame(px_session_t *s, gb_frame_t *frame, const uint8_t **payload)
+/* A piece of a copy to the device need not be complete: its rest goes to the staging memory directly. */
+static int may_begin(const gb_frame_t *frame, size_t here)
+{
+    return frame->operation == GB_OP_cuMemcpyHtoDAsync_v2 && frame->length > GULP / 2 &&
+           here >= sizeof(px_wire_copy_t);
+}
+
+/* Makes the next frame complete in the buffer, or so far that it may begin; *payload points into it,
+ * *here bytes of it are there. */
+static gb_status_t next_frame(px_session_t *s, gb_frame_t *frame, const uint8_t **payload,
+                              size_t *here)
 {
     size_t need = GB_FRAME_HEADER;
     for (int header = 0;;) {
@@ -50,23 +63,37 @@ static gb_status_t next_frame(px_session_t *s, gb_frame_t *frame, const uint8_t 
             header = 1;
             need += frame->length;
         }
-        if (s->end - s->start >= need) {
+        size_t got = s->end - s->start;
+        if (got >= need || (header && may_begin(frame, got - GB_FRAME_HEADER))) {
             *payload = s->buffer + s->start + GB_FRAME_HEADER;
-            s->start += need;
+            *here = (got < need ? got : need) - GB_FRAME_HEADER;
+            s->start += GB_FRAME_HEADER + *here;
             return GB_OK;
         }
-        if (s->start + need > BUFFER || s->start == s->end) {
+        if (s->start + need > BUFFER || s->end + GULP > BUFFER || s->start == s->end) {
             memmove(s->buffer, s->buffer + s->start, s->end - s->start);
             s->end -= s->start;
             s->start = 0;
         }
-        size_t got;
-        gb_status_t status =
-            gb_link_recv_some(s->link, s->buffer + s->end, BUFFER - s->end, GB_NEVER, &got);
+        size_t room = need > GULP ? BUFFER - s->end : GULP;
+        gb_status_t status = gb_link_recv_some(s->link, s->buffer + s->end, room, GB_NEVER, &got);
         if (status)
             return status;
         s->end += got;
     }
+}
+
+/* Receives and drops what a call has left of its frame. */
+static gb_status_t skip_rest(px_session_t *s, const px_call_t *call)
+{
+    uint8_t rest[4096];
+    gb_status_t status = GB_OK;
+    for (size_t left = call->frame.length - call->here; left > 0 && !status;) {
+        size_t size = left < sizeof(rest) ? left : sizeof(rest);
+        status = gb_link_recv(s->link, rest, size, GB_NEVER);
+        left -= size;
+    }
+    return status;
 }
 
 /* A queued call failed: nobody waits for its result, so it sticks to the context. What the client
@@ -151,10 +178,11 @@ static gb_status_t run_as_lane(px_call_t *call, const px_entry_t *entry, int *ke
 }
 
 static gb_status_t execute(px_session_t *s, const gb_frame_t *frame, const uint8_t *payload,
-                           int *kept)
+                           size_t here, int *kept)
 {
     const px_entry_t *entry = entry_of(frame->operation);
-    px_call_t call = {.session = s, .cuda = s->cuda, .frame = *frame, .payload = payload};
+    px_call_t call = {
+        .session = s, .cuda = s->cuda, .frame = *frame, .payload = payload, .here = here};
     if (!entry || frame->length < entry->args * 8u || (frame->length & 7))
         return gb_fail(GB_ERR_PROTOCOL, "operation %u with %u bytes is none", frame->operation,
                        frame->length);
@@ -179,7 +207,8 @@ static gb_status_t execute(px_session_t *s, const gb_frame_t *frame, const uint8
         result = entry->run(&call);
     if (result == PX_WOULD_BLOCK)
         return run_as_lane(&call, entry, kept);
-    return finish(&call, entry, result);
+    gb_status_t status = skip_rest(s, &call);
+    return status ? status : finish(&call, entry, result);
 }
 
 static void end_session(px_session_t *s, gb_status_t status)
@@ -200,11 +229,12 @@ static gb_status_t dispatch(px_session_t *s)
     for (int kept = 1; kept;) {
         gb_frame_t frame;
         const uint8_t *payload;
-        gb_status_t status = next_frame(s, &frame, &payload);
+        size_t here;
+        gb_status_t status = next_frame(s, &frame, &payload, &here);
         if (status == GB_OK && frame.operation == GB_OP_GOODBYE)
             status = GB_ERR_CLOSED;
         if (status == GB_OK)
-            status = execute(s, &frame, payload, &kept);
+            status = execute(s, &frame, payload, here, &kept);
         if (status)
             return status;
     }

@@ -147,29 +147,38 @@ static CUresult make_room(px_staging_t *staging, uint64_t size)
         CUresult result = close_open(staging);
         if (!result && staging->count > 0)
             result = land(staging, 1);
+        else if (!result)
+            staging->tail = staging->head; /* nothing is under way */
         if (result)
             return result;
+        at = staging->head % RING;
+        skip = at + size > RING ? RING - at : 0;
     }
     staging->head += skip;
     return CUDA_SUCCESS;
 }
 
-CUresult px_staging_upload(px_staging_t *staging, const void *context, CUstream stream,
-                           CUdeviceptr dst, const void *data, uint64_t size)
+CUresult px_staging_begin(px_staging_t *staging, const void *context, CUstream stream,
+                          uint64_t size, uint8_t **out)
 {
-    uint64_t room = (size + 63) & ~63ull;
     CUresult result = need_ring(staging);
     if (!result && staging->open &&
         (staging->open_stream != stream || staging->open_context != context ||
          staging->open_bytes >= CLOSE_AT))
         result = close_open(staging);
     if (!result)
-        result = make_room(staging, room);
-    if (result)
-        return result;
+        result = make_room(staging, size + 63);
+    if (!result)
+        *out = staging->ring + staging->head % RING;
+    return result;
+}
+
+CUresult px_staging_commit(px_staging_t *staging, const void *context, CUstream stream,
+                           CUdeviceptr dst, uint64_t size)
+{
+    uint64_t room = (size + 63) & ~63ull;
     uint8_t *at = staging->ring + staging->head % RING;
-    memcpy(at, data, size);
-    result = staging->cuda->cuMemcpyHtoDAsync_v2(dst, at, size, stream);
+    CUresult result = staging->cuda->cuMemcpyHtoDAsync_v2(dst, at, size, stream);
     if (result)
         return result;
     staging->head += room;

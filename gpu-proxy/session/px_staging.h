@@ -16,10 +16,15 @@ typedef struct px_staging px_staging_t;
 px_staging_t *px_staging_create(const gb_cuda_table_t *cuda);
 void px_staging_destroy(px_staging_t *staging);
 
-/* Copies `size` (at most PX_WIRE_PIECE) bytes at `data` to `dst` in the order of `stream`; the bytes
- * are taken before it returns. `context` tells contexts apart. The dispatcher only. */
-CUresult px_staging_upload(px_staging_t *staging, const void *context, CUstream stream,
-                           CUdeviceptr dst, const void *data, uint64_t size);
+/* Room for `size` (at most PX_WIRE_PIECE) bytes that are to go to the device in the order of `stream`;
+ * waits if the ring is full of copies under way. `context` tells contexts apart. The dispatcher only;
+ * what was begun and not committed is begun again by the next. */
+CUresult px_staging_begin(px_staging_t *staging, const void *context, CUstream stream,
+                          uint64_t size, uint8_t **out);
+
+/* Issues the copy of what was put there to `dst`. */
+CUresult px_staging_commit(px_staging_t *staging, const void *context, CUstream stream,
+                           CUdeviceptr dst, uint64_t size);
 
 /* Before `stream` is destroyed. The dispatcher only. */
 void px_staging_stream_gone(px_staging_t *staging, CUstream stream);

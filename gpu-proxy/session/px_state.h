@@ -120,6 +120,7 @@ typedef struct {
     px_context_t *context; /* of the lane when the call was taken */
     gb_frame_t frame;
     const uint8_t *payload; /* frame.length bytes */
+    size_t here;            /* of these have been received; all, but for large copies */
     const uint64_t *args;   /* the same, checked to hold what a generated call needs */
     CUresult bad;           /* set by look-ups that fail */
     int may_block;          /* runs as its lane: it may wait for the device */
