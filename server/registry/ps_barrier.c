@@ -172,7 +172,8 @@ void ps_barrier_begin(ps_registry_t *registry, gb_rpc_call_t *call,
 {
     ps_job_t *job = ps_job_find(registry, request->job);
     ps_member_t *member = job ? ps_member_find(job, request->worker) : NULL;
-    if (!member || member->lease != request->lease) {
+    if (!member || member->lease != request->lease ||
+        !ps_lease_find_own(registry, request->lease, call)) {
         gb_rpc_call_fail(call, GB_ERR_NOT_FOUND,
                          "this worker is no member of the job any more: join again");
         return;

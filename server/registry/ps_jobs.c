@@ -177,7 +177,8 @@ void ps_job_worker_left(ps_registry_t *registry, const char *name, uint32_t work
 
 /* ---- joining ---- */
 
-static gb_status_t check_join(ps_registry_t *registry, const Gable__V1__JoinRequest *request)
+static gb_status_t check_join(ps_registry_t *registry, const gb_rpc_call_t *call,
+                              const Gable__V1__JoinRequest *request)
 {
     size_t size = strlen(request->name);
     for (size_t i = 0; i < size; i++)
@@ -196,7 +197,7 @@ static gb_status_t check_join(ps_registry_t *registry, const Gable__V1__JoinRequ
         return gb_fail(GB_ERR_UNSUPPORTED, "mode '%.20s' is not served: use bsp", request->mode);
     if (strlen(request->model) >= PS_NAME || strlen(request->optimizer) >= 256)
         return gb_fail(GB_ERR_INVALID, "job %s: model or optimizer text too long", request->name);
-    if (!ps_lease_find(registry, request->lease))
+    if (!ps_lease_find_own(registry, request->lease, call))
         return gb_fail(GB_ERR_NOT_FOUND, "the lease is over: acquire a new one");
     ps_optimizer_t optimizer;
     return ps_optimizer_parse(request->optimizer, &optimizer);
@@ -305,12 +306,12 @@ static gb_status_t add_member(ps_registry_t *registry, ps_job_t *job,
     return GB_OK;
 }
 
-static gb_status_t join(ps_registry_t *registry, const Gable__V1__JoinRequest *request,
-                        Gable__V1__JoinReply *reply)
+static gb_status_t join(ps_registry_t *registry, const gb_rpc_call_t *call,
+                        const Gable__V1__JoinRequest *request, Gable__V1__JoinReply *reply)
 {
     ps_job_t *job = NULL;
     ps_member_t *member = NULL;
-    gb_status_t status = check_join(registry, request);
+    gb_status_t status = check_join(registry, call, request);
     if (status == GB_OK)
         status = choose_job(registry, request, &job);
     if (status == GB_OK && ps_job_live(job) >= PS_MAX_WORKERS)
@@ -333,7 +334,7 @@ static void handle_join(void *ctx, gb_rpc_call_t *call, const ProtobufCMessage *
     ps_registry_t *registry = ctx;
     Gable__V1__JoinReply reply = GABLE__V1__JOIN_REPLY__INIT;
     pthread_mutex_lock(&registry->lock);
-    gb_status_t status = join(registry, (const Gable__V1__JoinRequest *)in, &reply);
+    gb_status_t status = join(registry, call, (const Gable__V1__JoinRequest *)in, &reply);
     pthread_mutex_unlock(&registry->lock);
     if (status == GB_OK)
         gb_rpc_call_reply(call, &reply.base);
@@ -349,12 +350,14 @@ static void handle_begin(void *ctx, gb_rpc_call_t *call, const ProtobufCMessage 
     pthread_mutex_unlock(&registry->lock);
 }
 
-static ps_member_t *find_member(ps_registry_t *registry, uint64_t id, uint32_t worker,
-                                uint64_t lease, ps_job_t **job)
+static ps_member_t *find_member(ps_registry_t *registry, const gb_rpc_call_t *call, uint64_t id,
+                                uint32_t worker, uint64_t lease, ps_job_t **job)
 {
     *job = ps_job_find(registry, id);
     ps_member_t *member = *job ? ps_member_find(*job, worker) : NULL;
-    return member && member->lease == lease ? member : NULL;
+    if (!member || member->lease != lease || !ps_lease_find_own(registry, lease, call))
+        return NULL;
+    return member;
 }
 
 static void mean_loss(ps_job_t *job)
@@ -378,7 +381,7 @@ static void handle_report(void *ctx, gb_rpc_call_t *call, const ProtobufCMessage
     ps_job_t *job;
     pthread_mutex_lock(&registry->lock);
     ps_member_t *member =
-        find_member(registry, request->job, request->worker, request->lease, &job);
+        find_member(registry, call, request->job, request->worker, request->lease, &job);
     if (member) {
         member->loss = request->loss;
         member->samples_per_second = request->samples_per_second;
@@ -411,7 +414,7 @@ static void handle_finish(void *ctx, gb_rpc_call_t *call, const ProtobufCMessage
     ps_job_t *job;
     pthread_mutex_lock(&registry->lock);
     ps_member_t *member =
-        find_member(registry, request->job, request->worker, request->lease, &job);
+        find_member(registry, call, request->job, request->worker, request->lease, &job);
     if (member) {
         if (!request->failed)
             count_finished(job);

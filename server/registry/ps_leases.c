@@ -27,6 +27,16 @@ ps_lease_t *ps_lease_find(ps_registry_t *registry, uint64_t id)
     return NULL;
 }
 
+ps_lease_t *ps_lease_find_own(ps_registry_t *registry, uint64_t id, const gb_rpc_call_t *call)
+{
+    ps_lease_t *lease = ps_lease_find(registry, id);
+    if (!lease || (gb_rpc_call_roles(call) & GB_ROLE_ADMIN) ||
+        !strcmp(lease->owner, gb_rpc_call_name(call)))
+        return lease;
+    gb_log(GB_LOG_WARN, "%s asked for a lease of %s", gb_rpc_call_name(call), lease->owner);
+    return NULL;
+}
+
 static int part_has(const ps_part_t *part, const char *proxy, uint32_t device)
 {
     if (strcmp(part->proxy, proxy))
@@ -297,7 +307,8 @@ static gb_status_t why_no_lease(ps_registry_t *registry, uint64_t id)
 
 /* ---- the service ---- */
 
-static ps_lease_t *make_lease(ps_registry_t *registry, const Gable__V1__AcquireRequest *request)
+static ps_lease_t *make_lease(ps_registry_t *registry, const Gable__V1__AcquireRequest *request,
+                              const char *owner)
 {
     ps_lease_t *lease = calloc(1, sizeof *lease);
     if (lease)
@@ -311,6 +322,7 @@ static ps_lease_t *make_lease(ps_registry_t *registry, const Gable__V1__AcquireR
     lease->ttl_ms = ttl < MIN_TTL_MS ? MIN_TTL_MS : ttl > MAX_TTL_MS ? MAX_TTL_MS : ttl;
     lease->memory = request->memory_bytes;
     snprintf(lease->client, sizeof lease->client, "%s", request->client);
+    snprintf(lease->owner, sizeof lease->owner, "%s", owner);
     snprintf(lease->job, sizeof lease->job, "%s", request->job);
     return lease;
 }
@@ -318,7 +330,7 @@ static ps_lease_t *make_lease(ps_registry_t *registry, const Gable__V1__AcquireR
 static gb_status_t acquire(ps_registry_t *registry, const Gable__V1__AcquireRequest *request,
                            gb_rpc_call_t *call)
 {
-    ps_lease_t *lease = make_lease(registry, request);
+    ps_lease_t *lease = make_lease(registry, request, gb_rpc_call_name(call));
     if (!lease)
         return GB_ERR_NO_MEMORY;
     gb_status_t status = place(registry, request, lease);
@@ -362,7 +374,7 @@ static void handle_renew(void *ctx, gb_rpc_call_t *call, const ProtobufCMessage 
     uint64_t id = ((const Gable__V1__RenewRequest *)in)->id;
     Gable__V1__RenewReply reply = GABLE__V1__RENEW_REPLY__INIT;
     pthread_mutex_lock(&registry->lock);
-    ps_lease_t *lease = ps_lease_find(registry, id);
+    ps_lease_t *lease = ps_lease_find_own(registry, id, call);
     if (lease) {
         lease->expires_at = ps_now_ms() + lease->ttl_ms;
         reply.ttl_ms = lease->ttl_ms;
@@ -381,7 +393,8 @@ static void handle_release(void *ctx, gb_rpc_call_t *call, const ProtobufCMessag
     ps_registry_t *registry = ctx;
     Gable__V1__Empty reply = GABLE__V1__EMPTY__INIT;
     pthread_mutex_lock(&registry->lock);
-    ps_lease_t *lease = ps_lease_find(registry, ((const Gable__V1__ReleaseRequest *)in)->id);
+    ps_lease_t *lease =
+        ps_lease_find_own(registry, ((const Gable__V1__ReleaseRequest *)in)->id, call);
     if (lease)
         ps_lease_end(registry, lease, "released");
     pthread_mutex_unlock(&registry->lock);
@@ -393,7 +406,7 @@ static void handle_get(void *ctx, gb_rpc_call_t *call, const ProtobufCMessage *i
     ps_registry_t *registry = ctx;
     uint64_t id = ((const Gable__V1__GetLeaseRequest *)in)->id;
     pthread_mutex_lock(&registry->lock);
-    ps_lease_t *lease = ps_lease_find(registry, id);
+    ps_lease_t *lease = ps_lease_find_own(registry, id, call);
     if (lease)
         reply_lease(registry, lease, call);
     else

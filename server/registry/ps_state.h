@@ -73,6 +73,7 @@ typedef struct ps_lease {
     uint32_t ttl_ms;
     uint64_t memory;
     char client[PS_CLIENT];
+    char owner[PS_NAME]; /* name in the holder's certificate; "" without TLS */
     char job[PS_NAME];
     ps_part_t *parts;
     uint32_t part_count;
@@ -181,6 +182,9 @@ gb_status_t ps_proxy_kill(ps_registry_t *registry, uint64_t session, gb_rpc_call
 /* ps_leases.c */
 extern const gb_rpc_method_t PS_LEASES_METHODS[];
 ps_lease_t *ps_lease_find(ps_registry_t *registry, uint64_t id);
+/* The lease, if the caller may use it: whoever got it, by certificate, or an admin. Ids stand in lists, so
+ * that knowing one proves nothing. */
+ps_lease_t *ps_lease_find_own(ps_registry_t *registry, uint64_t id, const gb_rpc_call_t *call);
 uint32_t ps_lease_on_device(ps_registry_t *registry, const char *proxy, uint32_t device);
 /* Ends a lease everywhere and frees it. */
 void ps_lease_end(ps_registry_t *registry, ps_lease_t *lease, const char *why);

@@ -16,17 +16,20 @@ struct ps_store {
     sqlite3 *db;
 };
 
+enum { LAYOUT = 1 }; /* of the tables; kept in the file as user_version */
+
 static const char SCHEMA[] =
+    "BEGIN; PRAGMA user_version = 1;"
     "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value INTEGER);"
     "CREATE TABLE IF NOT EXISTS leases(id INTEGER PRIMARY KEY, master BLOB, ttl_ms INTEGER,"
-    " memory INTEGER, client TEXT, job TEXT);"
+    " memory INTEGER, client TEXT, job TEXT, owner TEXT);"
     "CREATE TABLE IF NOT EXISTS lease_devices(lease INTEGER, proxy TEXT, device INTEGER);"
     "CREATE TABLE IF NOT EXISTS jobs(id INTEGER PRIMARY KEY, name TEXT, model TEXT, mode TEXT,"
     " optimizer TEXT, samples INTEGER, batch INTEGER, iterations INTEGER, epochs INTEGER,"
     " workers INTEGER, state INTEGER, generation INTEGER, epoch INTEGER, begun INTEGER,"
     " next_worker INTEGER, loss REAL, accuracy REAL, exchange TEXT);"
     "CREATE TABLE IF NOT EXISTS members(job INTEGER, worker INTEGER, lease INTEGER, client TEXT,"
-    " PRIMARY KEY(job, worker));";
+    " PRIMARY KEY(job, worker)); COMMIT;";
 
 static gb_status_t fail(ps_store_t *store, const char *what)
 {
@@ -81,20 +84,50 @@ static gb_status_t run(ps_store_t *store, sqlite3_stmt *statement)
     return status;
 }
 
+/* One number from the database. */
+static gb_status_t read_number(ps_store_t *store, const char *sql, int64_t *out)
+{
+    sqlite3_stmt *statement = prepare(store, sql, "");
+    if (!statement)
+        return GB_ERR_IO;
+    gb_status_t status = GB_OK;
+    if (sqlite3_step(statement) == SQLITE_ROW)
+        *out = sqlite3_column_int64(statement, 0);
+    else
+        status = fail(store, sql);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+/* Makes the tables, or checks that they are those of this version. */
+static gb_status_t make_tables(ps_store_t *store)
+{
+    int64_t tables, layout;
+    gb_status_t status = read_number(store, "SELECT count(*) FROM sqlite_master", &tables);
+    if (status == GB_OK)
+        status = read_number(store, "PRAGMA user_version", &layout);
+    if (status != GB_OK)
+        return status;
+    if (!tables)
+        return run_text(store, SCHEMA);
+    if (layout == LAYOUT)
+        return GB_OK;
+    return gb_fail(GB_ERR_VERSION,
+                   "leases.db is of another version of ps-server (layout %lld, this "
+                   "one has %d): move the state folder away and start again",
+                   (long long)layout, LAYOUT);
+}
+
 static gb_status_t count_start(ps_store_t *store, uint32_t *generation)
 {
     gb_status_t status = run_text(store, "INSERT INTO meta VALUES('generation', 1)"
                                          " ON CONFLICT(key) DO UPDATE SET value = value + 1;");
     if (status != GB_OK)
         return status;
-    sqlite3_stmt *statement = prepare(store, "SELECT value FROM meta WHERE key = 'generation'", "");
-    if (!statement)
-        return GB_ERR_IO;
-    if (sqlite3_step(statement) == SQLITE_ROW)
-        *generation = (uint32_t)sqlite3_column_int64(statement, 0);
-    else
-        status = fail(store, "no generation");
-    sqlite3_finalize(statement);
+    int64_t value;
+    status = read_number(store, "SELECT value FROM meta WHERE key = 'generation'", &value);
+    if (status == GB_OK)
+        *generation = (uint32_t)value;
     return status;
 }
 
@@ -118,7 +151,7 @@ gb_status_t ps_store_open(const char *dir, ps_store_t **out, uint32_t *generatio
         status = run_text(store, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL;"
                                  "PRAGMA synchronous=NORMAL;");
     if (status == GB_OK)
-        status = run_text(store, SCHEMA);
+        status = make_tables(store);
     if (status == GB_OK)
         status = count_start(store, generation);
     if (status == GB_ERR_BUSY)
@@ -148,9 +181,9 @@ gb_status_t ps_store_lease_put(ps_store_t *store, const ps_lease_t *lease)
     gb_status_t status = run_text(store, "BEGIN");
     if (status != GB_OK)
         return status;
-    status = run(store, prepare(store, "INSERT OR REPLACE INTO leases VALUES(?,?,?,?,?,?)",
-                                "ikiitt", lease->id, &lease->master, (uint64_t)lease->ttl_ms,
-                                lease->memory, lease->client, lease->job));
+    status = run(store, prepare(store, "INSERT OR REPLACE INTO leases VALUES(?,?,?,?,?,?,?)",
+                                "ikiittt", lease->id, &lease->master, (uint64_t)lease->ttl_ms,
+                                lease->memory, lease->client, lease->job, lease->owner));
     for (uint32_t i = 0; status == GB_OK && i < lease->part_count; i++) {
         const ps_part_t *part = &lease->parts[i];
         for (uint32_t d = 0; status == GB_OK && d < part->device_count; d++)
@@ -211,7 +244,7 @@ static gb_status_t load_devices(ps_store_t *store, ps_lease_t *lease)
 gb_status_t ps_store_leases(ps_store_t *store, void (*take)(void *, ps_lease_t *), void *arg)
 {
     sqlite3_stmt *rows =
-        prepare(store, "SELECT id, master, ttl_ms, memory, client, job FROM leases", "");
+        prepare(store, "SELECT id, master, ttl_ms, memory, client, job, owner FROM leases", "");
     gb_status_t status = rows ? GB_OK : GB_ERR_IO;
     while (status == GB_OK && sqlite3_step(rows) == SQLITE_ROW) {
         ps_lease_t *lease = calloc(1, sizeof *lease);
@@ -230,6 +263,7 @@ gb_status_t ps_store_leases(ps_store_t *store, void (*take)(void *, ps_lease_t *
         lease->memory = (uint64_t)sqlite3_column_int64(rows, 3);
         copy_text(lease->client, sizeof lease->client, rows, 4);
         copy_text(lease->job, sizeof lease->job, rows, 5);
+        copy_text(lease->owner, sizeof lease->owner, rows, 6);
         status = load_devices(store, lease);
         take(arg, lease);
     }

@@ -40,7 +40,7 @@ void help_server_start(help_server_t *server)
     assert_int_equal(
         ps_registry_start(server->registry, server->params, ps_params_endpoint(server->params)),
         GB_OK);
-    gb_rpc_server_config_t rpc = {.listen = "127.0.0.1:0"};
+    gb_rpc_server_config_t rpc = {.listen = "127.0.0.1:0", .tls = server->tls};
     assert_int_equal(gb_rpc_server_create(&rpc, &server->server), GB_OK);
     assert_int_equal(ps_registry_serve(server->registry, server->server), GB_OK);
     assert_int_equal(ps_admin_serve(server->registry, server->server), GB_OK);

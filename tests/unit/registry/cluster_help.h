@@ -11,6 +11,7 @@
 
 typedef struct {
     char folder[64], target[64];
+    const gb_rpc_tls_t *tls; /* set before start; NULL: plain */
     ps_registry_t *registry;
     ps_params_t *params;
     gb_rpc_server_t *server;

@@ -4,10 +4,12 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "cli/ca.h"
 #include "common/core/gb_clock.h"
 #include "gable.pb-c.h"
 #include "tests/unit/registry/cluster_help.h"
@@ -293,6 +295,77 @@ static void test_restart_keeps_leases(void **state)
     gb_rpc_client_close(client);
 }
 
+/* Makes a node of the CA in FOLDER/ca and loads it. */
+static gb_rpc_tls_t *make_node(const char *folder, const char *name, uint32_t role)
+{
+    char ca[128], out[128];
+    gb_rpc_tls_t *tls = NULL;
+    snprintf(ca, sizeof ca, "%s/ca", folder);
+    snprintf(out, sizeof out, "%s/%s", folder, name);
+    ca_request_t request = {
+        .ca_dir = ca, .out = out, .name = name, .role = role, .hosts = "", .lifetime_s = 3600};
+    assert_int_equal(ca_issue(&request), GB_OK);
+    assert_int_equal(gb_rpc_tls_load(out, &tls), GB_OK);
+    return tls;
+}
+
+static gb_status_t call_as(const char *target, gb_rpc_tls_t *tls, const char *method,
+                           const void *request, uint64_t *id)
+{
+    gb_rpc_client_t *client;
+    ProtobufCMessage *reply;
+    assert_int_equal(gb_rpc_client_open(target, tls, &client), GB_OK);
+    gb_status_t status =
+        gb_rpc_client_call(client, &gable__v1__leases__descriptor, method, request, 10000, &reply);
+    if (status == GB_OK) {
+        if (id)
+            *id = ((Gable__V1__Lease *)reply)->id;
+        gb_rpc_message_free(reply);
+    }
+    gb_rpc_client_close(client);
+    return status;
+}
+
+/* Ids stand in lists: knowing one must not open another's lease, which has keys in it. */
+static void test_lease_belongs_to_a_certificate(void **state)
+{
+    (void)state;
+    help_server_t server;
+    char ca[128];
+    uint64_t id = 0;
+    help_server_create(&server);
+    snprintf(ca, sizeof ca, "%s/ca", server.folder);
+    assert_int_equal(ca_create(ca, "ca", 3600), GB_OK);
+    gb_rpc_tls_t *own = make_node(server.folder, "server", GB_ROLE_SERVER);
+    gb_rpc_tls_t *alice = make_node(server.folder, "alice", GB_ROLE_WORKER);
+    gb_rpc_tls_t *bob = make_node(server.folder, "bob", GB_ROLE_WORKER);
+    gb_rpc_tls_t *root = make_node(server.folder, "root", GB_ROLE_ADMIN);
+    server.tls = own;
+    help_server_start(&server);
+    Gable__V1__AcquireRequest acquire_request = GABLE__V1__ACQUIRE_REQUEST__INIT;
+    Gable__V1__GetLeaseRequest get = GABLE__V1__GET_LEASE_REQUEST__INIT;
+    Gable__V1__ReleaseRequest release = GABLE__V1__RELEASE_REQUEST__INIT;
+    Gable__V1__RenewRequest renew = GABLE__V1__RENEW_REQUEST__INIT;
+    assert_int_equal(call_as(server.target, alice, "Acquire", &acquire_request, &id), GB_OK);
+    get.id = release.id = renew.id = id;
+    assert_int_equal(call_as(server.target, bob, "Get", &get, NULL), GB_ERR_NOT_FOUND);
+    assert_int_equal(call_as(server.target, bob, "Renew", &renew, NULL), GB_ERR_NOT_FOUND);
+    assert_int_equal(call_as(server.target, bob, "Release", &release, NULL), GB_OK);
+    assert_int_equal(call_as(server.target, alice, "Get", &get, NULL), GB_OK); /* still there */
+    help_server_stop(&server);
+    help_server_start(&server); /* also after a restart */
+    assert_int_equal(call_as(server.target, bob, "Get", &get, NULL), GB_ERR_NOT_FOUND);
+    assert_int_equal(call_as(server.target, alice, "Renew", &renew, NULL), GB_OK);
+    assert_int_equal(call_as(server.target, root, "Get", &get, NULL), GB_OK);
+    assert_int_equal(call_as(server.target, alice, "Release", &release, NULL), GB_OK);
+    assert_int_equal(call_as(server.target, alice, "Get", &get, NULL), GB_ERR_NOT_FOUND);
+    help_server_destroy(&server);
+    gb_rpc_tls_free(own);
+    gb_rpc_tls_free(alice);
+    gb_rpc_tls_free(bob);
+    gb_rpc_tls_free(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +381,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_name_is_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sessions_and_kill, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_restart_keeps_leases, set_up, tear_down),
+        cmocka_unit_test(test_lease_belongs_to_a_certificate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
