@@ -23,21 +23,48 @@ typedef struct {
 
 /* ---- the table of handshakes under way, so that stopping need not wait for their deadlines ---- */
 
+static int slot_free(const ps_params_t *ps)
+{
+    for (int i = 0; i < PS_MAX_HANDSHAKES; i++) {
+        if (ps->handshakes[i] == -1)
+            return i;
+    }
+    return -1;
+}
+
+/* Connections that say nothing must not keep honest ones out. */
+static void end_oldest(ps_params_t *ps)
+{
+    int oldest = 0;
+    for (int i = 1; i < PS_MAX_HANDSHAKES; i++) {
+        if (ps->handshake_turn[i] < ps->handshake_turn[oldest])
+            oldest = i;
+    }
+    ps->handshake_turn[oldest] = UINT64_MAX; /* once */
+    shutdown(ps->handshakes[oldest], SHUT_RDWR);
+}
+
 static int slot_take(ps_params_t *ps, int fd)
 {
-    int slot = -1;
     pthread_mutex_lock(&ps->lock);
-    for (int i = 0; i < PS_MAX_HANDSHAKES && slot < 0 && !ps->stopping; i++) {
-        if (ps->handshakes[i] == -1)
-            slot = i;
+    int slot = slot_free(ps);
+    while (slot < 0 && !ps->stopping) {
+        end_oldest(ps);
+        pthread_cond_wait(&ps->changed, &ps->lock);
+        slot = slot_free(ps);
     }
+    if (ps->stopping)
+        slot = -1;
     if (slot >= 0) {
         /* a copy: the link closes the socket itself */
         ps->handshakes[slot] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-        if (ps->handshakes[slot] < 0)
+        if (ps->handshakes[slot] < 0) {
+            ps->handshakes[slot] = -1;
             slot = -1;
-        else
+        } else {
+            ps->handshake_turn[slot] = ps->next_turn++;
             ps->handshake_count++;
+        }
     }
     pthread_mutex_unlock(&ps->lock);
     return slot;
@@ -48,8 +75,8 @@ static void slot_give(ps_params_t *ps, int slot)
     pthread_mutex_lock(&ps->lock);
     close(ps->handshakes[slot]);
     ps->handshakes[slot] = -1;
-    if (--ps->handshake_count == 0)
-        pthread_cond_broadcast(&ps->changed);
+    ps->handshake_count--;
+    pthread_cond_broadcast(&ps->changed);
     pthread_mutex_unlock(&ps->lock);
 }
 
@@ -189,7 +216,8 @@ static void begin_handshake(ps_params_t *ps, int fd, const char *peer)
     handshake_t *self = calloc(1, sizeof(*self));
     int slot = self ? slot_take(ps, fd) : -1;
     if (slot < 0) {
-        gb_log(GB_LOG_WARN, "data port: connection from %s closed: too many handshakes", peer);
+        gb_log(GB_LOG_WARN, "data port: connection from %s closed: out of descriptors or memory",
+               peer);
         free(self);
         close(fd);
         return;
@@ -243,9 +271,12 @@ gb_status_t ps_accept_start(ps_params_t *ps)
 void ps_accept_stop(ps_params_t *ps)
 {
     gb_listener_shutdown(ps->listener);
-    pthread_join(ps->acceptor, NULL);
     pthread_mutex_lock(&ps->lock);
     ps->stopping = 1;
+    pthread_cond_broadcast(&ps->changed);
+    pthread_mutex_unlock(&ps->lock);
+    pthread_join(ps->acceptor, NULL);
+    pthread_mutex_lock(&ps->lock);
     for (int i = 0; i < PS_MAX_HANDSHAKES; i++) {
         if (ps->handshakes[i] != -1)
             shutdown(ps->handshakes[i], SHUT_RDWR);

@@ -77,9 +77,9 @@ void ps_conn_adopt(ps_owner_t *owner, ps_conn_t *conn)
     conn->next = owner->conns;
     owner->conns = conn;
     watch(conn, EPOLLIN);
-    conn->view = atomic_load(&conn->job->removed) ? NULL : ps_view_get(owner, conn->job);
+    conn->view = ps_view_get(owner, conn->job);
     if (!conn->view) {
-        ps_conn_kill(conn, PS_GONE_LOST, "the job is gone, or out of memory");
+        ps_conn_kill(conn, PS_GONE_LOST, gb_why());
         return;
     }
     /* The worker is back before we saw its old connection end: what that was sending is void. */

@@ -25,7 +25,7 @@ static void enter_ckpt(ps_owner_t *owner, void *arg)
     if (view)
         ps_view_ckpt(view, ckpt);
     else
-        gb_log(GB_LOG_ERROR, "job %s: out of memory for a checkpoint", ckpt->job->name);
+        gb_log(GB_LOG_ERROR, "job %s: no checkpoint: %s", ckpt->job->name, gb_why());
 }
 
 gb_status_t ps_params_checkpoint_at(ps_params_t *ps, const char *name, uint64_t clock,

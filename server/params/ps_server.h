@@ -28,6 +28,7 @@ struct ps_params {
     ps_job_t *jobs;
     int stopping;
     int handshakes[PS_MAX_HANDSHAKES]; /* copies of sockets in their handshake, or -1 */
+    uint64_t handshake_turn[PS_MAX_HANDSHAKES], next_turn; /* which is the oldest */
     uint32_t handshake_count;
     pthread_t acceptor;
 

@@ -21,9 +21,15 @@ ps_view_t *ps_view_get(ps_owner_t *owner, ps_job_t *job)
     ps_view_t *view = ps_view_find(owner, job);
     if (view)
         return view;
-    view = calloc(1, sizeof(*view));
-    if (!view)
+    if (atomic_load(&job->removed)) {
+        gb_fail(GB_ERR_NOT_FOUND, "job %s was removed", job->name);
         return NULL;
+    }
+    view = calloc(1, sizeof(*view));
+    if (!view) {
+        gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+        return NULL;
+    }
     view->owner = owner;
     view->job = ps_job_ref(job);
     view->next = owner->views;

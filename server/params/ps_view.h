@@ -30,7 +30,7 @@ typedef struct ps_view {
     uint32_t ckpt_count;
 } ps_view_t;
 
-/* The owner's view of the job, made if need be. NULL: out of memory. */
+/* The owner's view of the job, made if need be. NULL: the job was removed, or out of memory. */
 ps_view_t *ps_view_get(ps_owner_t *owner, ps_job_t *job);
 ps_view_t *ps_view_find(ps_owner_t *owner, const ps_job_t *job);
 void ps_view_free(ps_view_t *view);

@@ -157,10 +157,39 @@ static void test_garbage_does_not_disturb(void **state)
     kit_shard_stop(&shard, 1);
 }
 
+/* Many connections that say nothing do not keep an honest worker out. */
+static void test_silent_connections(void **state)
+{
+    (void)state;
+    enum { SILENT = 150 };
+    const kit_shard_config_t config = {.threads = 1};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fds[SILENT];
+    static float weights[VALUES];
+    kit_shard_t shard;
+    raw_t raw;
+    kit_shard_start(&shard, &config);
+    kit_job(&shard, 1, &momentum, 0);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/shard.sock", shard.folder);
+    for (int i = 0; i < SILENT; i++) {
+        fds[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
+    }
+    uint64_t start = gb_now_ns();
+    raw_open(&raw, shard.endpoint, shard.lease, shard.key, 1, 1, VALUES);
+    assert_int_equal(raw_give(&raw, weights), 1);
+    assert_true(gb_now_ns() - start < 4000000000u); /* a handshake's own limit is five seconds */
+    raw_close(&raw);
+    kit_shard_stop(&shard, 1); /* nor do they hold up the end */
+    for (int i = 0; i < SILENT; i++)
+        close(fds[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_garbage_does_not_disturb),
+        cmocka_unit_test(test_silent_connections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
