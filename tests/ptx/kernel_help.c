@@ -24,7 +24,7 @@ kt_array_t kt_ints(size_t count, uint32_t seed, int32_t low, int32_t high)
 {
     kt_array_t a = make(count);
     for (size_t i = 0; i < count; i++)
-        a.i[i] = (int32_t)(low + (int64_t)(pt_random(&seed) % (uint32_t)(high - low + 1)));
+        a.i[i] = (int32_t)(low + (int64_t)(pt_random(&seed) % (uint32_t)((int64_t)high - low + 1)));
     a.device = pt_upload(a.data, count * 4);
     return a;
 }

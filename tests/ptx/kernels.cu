@@ -294,8 +294,10 @@ KERNEL local_array(int n, const int *x, int *out)
     if (i >= n)
         return;
     for (int k = 0; k < 16; k++)
-        a[k] = x[(i + k) % n];
+        a[k] = x[i + k < n ? i + k : i + k - n];
+#pragma unroll 1
     for (int k = 0; k < 15; k++) // bubble sort: data-dependent order
+#pragma unroll 1
         for (int j = 0; j < 15 - k; j++)
             if (a[j] > a[j + 1]) {
                 int t = a[j];

@@ -265,7 +265,7 @@ static void emit_address(text_t *t, const char *base, unsigned size)
 
 static void load_source(text_t *t, char kind, unsigned s)
 {
-    char base[8];
+    char base[16];
     snprintf(base, sizeof base, "in%u", s);
     emit_address(t, base, memory_size(kind));
     if (kind == 'p')
