@@ -215,8 +215,11 @@ void gen_barrier_resume_masked(cpu_gen_t *gen)
 {
     gen_flow_t *w = gen->flow;
     uint32_t lowest = CPU_NODE_EXIT;
-    copy_registers(gen, w->saved, false);
+    copy_registers(gen, w->saved_parts, false);
     for (uint32_t k = 0; k < w->barrier_count; k++) {
+        if (!gen_barrier_parts(gen, k)) {
+            continue;
+        }
         const cpu_node_t *n = &gen->a->nodes[w->barriers[k]];
         val_t lanes[GEN_MAX_STRIPS];
         for (unsigned g = 0; g < gen->G; g++) {
@@ -232,14 +235,14 @@ void gen_barrier_resume_masked(cpu_gen_t *gen)
         take_result(gen, &gen->f->instrs[n->last], lanes);
         lowest = n->succ[0] < lowest ? n->succ[0] : lowest;
     }
-    LLVMBuildBr(gen->b, lowest == CPU_NODE_EXIT ? w->done : w->test[lowest]);
+    LLVMBuildBr(gen->b, lowest == CPU_NODE_EXIT ? w->done : gen_chain(gen, lowest));
 }
 
 void gen_barrier_done(cpu_gen_t *gen)
 {
     gen_flow_t *w = gen->flow;
     val_t done = LLVMConstInt(gen->i32, (uint64_t)CPU_STATE_DONE, 1);
-    if (w->barrier_count == 0) {
+    if (!w->any_parts) {
         LLVMBuildRet(gen->b, done);
         return;
     }
@@ -255,7 +258,7 @@ void gen_barrier_done(cpu_gen_t *gen)
     LLVMPositionBuilderAtEnd(gen->b, end);
     LLVMBuildRet(gen->b, done);
     LLVMPositionBuilderAtEnd(gen->b, stop);
-    copy_registers(gen, w->saved, true);
+    copy_registers(gen, w->saved_parts, true);
     LLVMBuildRet(gen->b, LLVMConstInt(gen->i32, w->barrier_count + 1, 0));
 }
 

@@ -273,20 +273,25 @@ static void rescan(cpu_gen_t *gen)
 {
     LLVMPositionBuilderAtEnd(gen->b, gen->flow->rescan);
     for (uint32_t l = 0; l < gen->a->loop_count; l++) {
-        if (gen->a->loops[l].deferred) {
+        if (gen->a->loops[l].deferred && gen->flow->waits[gen->a->loops[l].header]) {
             next_iteration(gen, gen->a->loops[l].header);
         }
     }
     LLVMBuildBr(gen->b, gen->flow->done);
 }
 
-static void run_node(cpu_gen_t *gen, uint32_t b)
+/* Every lane has come: on without masks. */
+static void run_whole(cpu_gen_t *gen, uint32_t b)
 {
-    const cpu_node_t *n = &gen->a->nodes[b];
+    for (unsigned g = 0; g < gen->G; g++) {
+        LLVMBuildStore(gen->b, LLVMConstNull(gen_vector(gen, gen->i1)), waiting(gen, b, g));
+    }
+    LLVMBuildBr(gen->b, gen->flow->fast[b]);
+}
+
+static void run_part(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
+{
     gen_flow_t *w = gen->flow;
-    LLVMPositionBuilderAtEnd(gen->b, w->test[b]);
-    LLVMBuildCondBr(gen->b, any_waiting(gen, b), w->run[b], w->after[b]);
-    LLVMPositionBuilderAtEnd(gen->b, w->run[b]);
     for (unsigned g = 0; g < gen->G; g++) {
         gen->masks[g] = load_mask(gen, waiting(gen, b, g));
         LLVMBuildStore(gen->b, LLVMConstNull(gen_vector(gen, gen->i1)), waiting(gen, b, g));
@@ -310,14 +315,51 @@ static void run_node(cpu_gen_t *gen, uint32_t b)
     default:
         run_jump(gen, b, n);
     }
-    /* the next iteration of the loops that end here, innermost first */
+}
+
+/* Where to look for waiting lanes behind node b: the next iteration of the loops that end here,
+ * innermost first, then the nodes that follow. */
+static void look_on(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
+{
+    gen_flow_t *w = gen->flow;
     LLVMPositionBuilderAtEnd(gen->b, w->after[b]);
     for (uint32_t l = n->loop; l != CPU_NO_LOOP; l = gen->a->loops[l].parent) {
-        if (gen->a->loops[l].last == b && !gen->a->loops[l].deferred) {
-            next_iteration(gen, gen->a->loops[l].header);
+        const cpu_loop_t *loop = &gen->a->loops[l];
+        if (loop->last == b && !loop->deferred && w->waits[loop->header]) {
+            next_iteration(gen, loop->header);
         }
     }
-    LLVMBuildBr(gen->b, b + 1 < gen->a->node_count ? w->test[b + 1] : w->rescan);
+    LLVMBuildBr(gen->b, gen_chain(gen, b + 1));
+}
+
+/* The first test at or behind node b. */
+block_t gen_chain(cpu_gen_t *gen, uint32_t b)
+{
+    while (b < gen->a->node_count && gen->flow->after[b] == NULL) {
+        b++;
+    }
+    return b == gen->a->node_count ? gen->flow->rescan
+           : gen->flow->waits[b]   ? gen->flow->test[b]
+                                   : gen->flow->after[b];
+}
+
+static void run_node(cpu_gen_t *gen, uint32_t b)
+{
+    const cpu_node_t *n = &gen->a->nodes[b];
+    gen_flow_t *w = gen->flow;
+    if (w->waits[b]) {
+        LLVMPositionBuilderAtEnd(gen->b, w->test[b]);
+        LLVMBuildCondBr(gen->b, any_waiting(gen, b), w->run[b], w->after[b]);
+        LLVMPositionBuilderAtEnd(gen->b, w->run[b]);
+        if (w->parts[b]) {
+            run_part(gen, b, n);
+        } else {
+            run_whole(gen, b);
+        }
+    }
+    if (w->after[b] != NULL) {
+        look_on(gen, b, n);
+    }
 }
 
 /* ---- the whole ---- */
@@ -357,27 +399,58 @@ static void make_masks(cpu_gen_t *gen)
     }
 }
 
-static void make_blocks(cpu_gen_t *gen)
+/* Which nodes may run with a part of the lanes, and where lanes may wait. Groups that are full at the
+ * start part only between a divergent branch and where its sides meet. */
+static void find_parts(cpu_gen_t *gen)
+{
+    gen_flow_t *w = gen->flow;
+    const cpu_analysis_t *a = gen->a;
+    bool full = gen_group_is_full(gen);
+    for (uint32_t k = 0; k < w->barrier_count; k++) {
+        full = full && !a->crowded[w->barriers[k]]; /* some may wait there while others go on */
+    }
+    w->parts = cpu_arena_alloc(gen->arena, a->node_count, 1);
+    w->waits = cpu_arena_alloc(gen->arena, a->node_count, 1);
+    w->saved_parts = cpu_bits_new(gen->arena, gen->f->reg_count);
+    w->waits[0] = !gen_group_is_full(gen);
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        const cpu_node_t *n = &a->nodes[b];
+        w->parts[b] = !full || a->crowded[b] || a->thinned[b];
+        for (unsigned s = 0; s < (n->end == CPU_END_BRANCH ? 2 : 1); s++) {
+            if (n->succ[s] != CPU_NODE_EXIT && (w->parts[b] || a->divergent[b])) {
+                w->waits[n->succ[s]] = true;
+            }
+        }
+        if (w->parts[b] && n->end == CPU_END_BARRIER) {
+            w->any_parts = true;
+            if (n->succ[0] != CPU_NODE_EXIT) {
+                cpu_bits_or(w->saved_parts, a->live_in[n->succ[0]], gen->f->reg_count);
+            }
+        }
+    }
+}
+
+bool gen_barrier_parts(const cpu_gen_t *gen, uint32_t k)
+{
+    return gen->flow->need_masks && gen->flow->parts[gen->flow->barriers[k]];
+}
+
+static void make_masked_blocks(cpu_gen_t *gen)
 {
     gen_flow_t *w = gen->flow;
     uint32_t n = gen->a->node_count;
-    w->meets = cpu_arena_alloc(gen->arena, n, 1);
-    if (w->need_fast) {
-        w->fast = cpu_arena_alloc(gen->arena, n, sizeof *w->fast);
-        for (uint32_t b = 0; b < n; b++) {
-            w->fast[b] = gen_block(gen, "fast");
-        }
-    }
-    if (!w->need_masks) {
-        return;
-    }
     w->test = cpu_arena_alloc(gen->arena, n, sizeof *w->test);
     w->run = cpu_arena_alloc(gen->arena, n, sizeof *w->run);
     w->after = cpu_arena_alloc(gen->arena, n, sizeof *w->after);
+    find_parts(gen);
     for (uint32_t b = 0; b < n; b++) {
-        w->test[b] = gen_block(gen, "test");
-        w->run[b] = gen_block(gen, "run");
-        w->after[b] = gen_block(gen, "after");
+        if (w->waits[b]) {
+            w->test[b] = gen_block(gen, "test");
+            w->run[b] = gen_block(gen, "run");
+        }
+        if (w->waits[b] || gen->a->divergent[b]) {
+            w->after[b] = gen_block(gen, "after");
+        }
     }
     w->rescan = gen_block(gen, "rescan");
     w->done = gen_block(gen, "done");
@@ -389,6 +462,22 @@ static void make_blocks(cpu_gen_t *gen)
         if (p != CPU_NODE_EXIT && !gen->a->crowded[p]) {
             w->meets[p] = true;
         }
+    }
+}
+
+static void make_blocks(cpu_gen_t *gen)
+{
+    gen_flow_t *w = gen->flow;
+    uint32_t n = gen->a->node_count;
+    w->meets = cpu_arena_alloc(gen->arena, n, 1);
+    if (w->need_fast) {
+        w->fast = cpu_arena_alloc(gen->arena, n, sizeof *w->fast);
+        for (uint32_t b = 0; b < n; b++) {
+            w->fast[b] = gen_block(gen, "fast");
+        }
+    }
+    if (w->need_masks) {
+        make_masked_blocks(gen);
     }
 }
 
@@ -452,7 +541,7 @@ static void dispatch(cpu_gen_t *gen)
         LLVMPositionBuilderAtEnd(gen->b, resume);
         gen_barrier_resume(gen, k);
     }
-    if (w->need_masks) {
+    if (w->need_masks && w->any_parts) {
         block_t resume = gen_block(gen, "resume");
         LLVMAddCase(sw, LLVMConstInt(gen->i32, w->barrier_count + 1, 0), resume);
         LLVMPositionBuilderAtEnd(gen->b, resume);

@@ -10,12 +10,21 @@ typedef struct gen_flow {
     block_t rescan; /* no lane waits but in deferred loops */
     block_t done;
     bool *meets; /* per node: where all lanes may be together again */
+    bool *parts; /* per node: may run with a part of the lanes */
+    bool *waits; /* per node: lanes may be sent to it one by one */
     uint32_t barrier_count;
-    uint32_t *barriers; /* nodes */
-    cpu_bits_t saved;   /* registers alive behind some barrier */
-    uint32_t *at;       /* per register: offset in the context */
+    uint32_t *barriers;     /* nodes */
+    cpu_bits_t saved;       /* registers alive behind some barrier */
+    cpu_bits_t saved_parts; /* behind one that a part of the lanes may reach */
+    bool any_parts;
+    uint32_t *at; /* per register: offset in the context */
     uint32_t context_bytes;
 } gen_flow_t;
+
+/* gen_flow.c: the first test for waiting lanes at or behind node b */
+block_t gen_chain(cpu_gen_t *gen, uint32_t b);
+/* Is the barrier reached with masks? */
+bool gen_barrier_parts(const cpu_gen_t *gen, uint32_t k);
 
 /* gen_setup.c: launch values, and which lanes have threads */
 void gen_setup(cpu_gen_t *gen);

@@ -90,6 +90,7 @@ typedef struct {
     cpu_value_t *values; /* per register */
     bool *divergent;     /* per node: its branch may split the group */
     bool *crowded;       /* per node: other lanes may wait elsewhere while it runs */
+    bool *thinned;       /* per node: lanes of the group may have ended before */
     bool any_divergent;
     unsigned max_live; /* largest number of varying registers alive at once */
 } cpu_analysis_t;

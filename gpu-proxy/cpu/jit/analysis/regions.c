@@ -185,6 +185,9 @@ static bool split_at(cpu_analysis_t *a, uint32_t d)
         t.p = CPU_NODE_EXIT;
         find_sides(&t, empty);
     }
+    for (uint32_t b = 0; t.p == CPU_NODE_EXIT && b < a->node_count; b++) {
+        a->thinned[b] |= cpu_bits_has(t.side[0], b) || cpu_bits_has(t.side[1], b);
+    }
     /* If one side ends at once, nobody waits for the other. */
     if (t.p == CPU_NODE_EXIT && (empty[0] || empty[1])) {
         return false;
