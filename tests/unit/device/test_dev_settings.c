@@ -156,7 +156,11 @@ static int time_per_work(void)
     CUdeviceptr memory;
     void *none = NULL;
     struct timespec before, after;
+#ifdef GABLE_SANITIZED
+    enum { BYTES = 4 << 20 };
+#else
     enum { BYTES = 64 << 20 };
+#endif
     if (device_setup(&none) || cu->cuCtxCreate_v2(&context, 0, 0) ||
         cu->cuMemAlloc_v2(&memory, BYTES))
         return 1;
