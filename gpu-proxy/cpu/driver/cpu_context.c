@@ -135,8 +135,7 @@ void cpu_primary_reset(cpu_device_t *device)
 {
     pthread_mutex_lock(&device->lock);
     cpu_context_t *last = device->primary;
-    device->primary = NULL;
-    device->primary_retains = 0;
+    device->primary = NULL; /* who retains it again gets a new one; the count stays */
     pthread_mutex_unlock(&device->lock);
     end_primary(last);
 }

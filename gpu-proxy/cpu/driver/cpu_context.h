@@ -55,7 +55,7 @@ CUresult cpu_primary_retain(cpu_device_t *device, cpu_context_t **context);
 /* Counts a release; the last one closes the context. CUDA_ERROR_INVALID_CONTEXT without a retain. */
 CUresult cpu_primary_release(cpu_device_t *device);
 
-/* Closes the context whatever its count. */
+/* Closes the context whatever its count, which stays as it is: a reset does not release. */
 void cpu_primary_reset(cpu_device_t *device);
 
 #endif

@@ -82,10 +82,19 @@ static void primary_context_is_counted(void **state)
     OK(cu->cuCtxSetCurrent(NULL));
     OK(cu->cuCtxGetCurrent(&current));
     assert_null(current);
-    /* Reset ends it whatever the count. */
+    /* Reset ends it whatever the count, and does not release. */
     OK(cu->cuDevicePrimaryCtxRetain(&one, 0));
     OK(cu->cuDevicePrimaryCtxRetain(&one, 0));
     OK(cu->cuDevicePrimaryCtxReset_v2(0));
+    OK(cu->cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 0);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cu->cuCtxSetCurrent(one));
+    OK(cu->cuDevicePrimaryCtxRetain(&two, 0));
+    OK(cu->cuCtxSetCurrent(two));
+    OK(cu->cuMemAlloc_v2(&pointer, 1000));
+    OK(cu->cuCtxSetCurrent(NULL));
+    for (int i = 0; i < 3; i++)
+        OK(cu->cuDevicePrimaryCtxRelease_v2(0));
     FAILS(CUDA_ERROR_INVALID_CONTEXT, cu->cuDevicePrimaryCtxRelease_v2(0));
 }
 
