@@ -8,7 +8,11 @@
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
 #include "gpu-proxy/cpu/driver/cpu_vmm.h"
 
-enum { DEVICE_KINDS = CPU_MEMORY_DEVICE | CPU_MEMORY_MANAGED, PITCH_ALIGN = 512 };
+enum {
+    DEVICE_KINDS = CPU_MEMORY_DEVICE | CPU_MEMORY_MANAGED,
+    PITCH_ALIGN = 512,
+    MAX_ACCESS_DESCRIPTIONS = 1024, /* more is a mistake */
+};
 
 static CUresult alloc(cpu_memory_kind_t kind, size_t bytes, unsigned flags, uint64_t *base)
 {
@@ -355,7 +359,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
     CUresult result = cpu_thread_peek(&context);
     if (result)
         return result;
-    if (!desc || !count)
+    if (!desc || !count || count > MAX_ACCESS_DESCRIPTIONS)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&

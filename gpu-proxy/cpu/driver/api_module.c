@@ -9,13 +9,15 @@
 #include "gpu-proxy/cpu/driver/cpu_module.h"
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
 
+enum { MAX_OPTIONS = 1024 }; /* more is a mistake */
+
 /* ---- JIT options: the logs, everything else has no meaning here ---- */
 
 static CUresult read_options(unsigned count, const CUjit_option *options, void **values,
                              cpu_image_log_t *log)
 {
     *log = (cpu_image_log_t){0};
-    if (count && (!options || !values))
+    if ((count && (!options || !values)) || count > MAX_OPTIONS)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
         switch (options[i]) {
