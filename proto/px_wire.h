@@ -110,7 +110,8 @@ typedef struct {
 enum { PX_WIRE_HASH = 32, PX_WIRE_JIT_OPTIONS = 16, PX_WIRE_LOG = 8 << 10 };
 
 /* Loads a module. The image came before in PX_OP_IMAGE frames of the lane, unless the session has seen
- * the same bytes already (image_size 0). */
+ * the same bytes already (image_size 0); if it has dropped them since, the result is
+ * CUDA_ERROR_FILE_NOT_FOUND and the client sends them. */
 typedef struct {
     uint64_t module;
     uint64_t image_size;

@@ -257,7 +257,7 @@ static CUresult connect_targets(const rc_targets_t *targets)
         why = gb_why();
         result = status ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
     } else {
-        result = RC_LOST;
+        result = status == GB_ERR_UNAUTHORISED ? CUDA_ERROR_NOT_PERMITTED : RC_LOST;
     }
     if (status) {
         gb_log(GB_LOG_ERROR, "cuInit: %s", why);

@@ -100,32 +100,35 @@ static CUresult read_functions(gb_reader_t *r, rc_object_t *module, uint32_t cou
 
 /* ---- JIT options ---- */
 
+/* The options of a load, and the log buffers among them. */
 typedef struct {
+    unsigned count;
+    CUjit_option *names;
+    void **values;
     char *error, *info;
     uint32_t error_size, info_size;
-} logs_t;
+} request_t;
 
 /* Sorts CUDA's options into numbers that travel and buffers that the logs go to. */
-static CUresult read_options(unsigned count, CUjit_option *names, void **values,
-                             px_wire_module_t *load, logs_t *logs)
+static CUresult read_options(request_t *request, px_wire_module_t *load)
 {
-    memset(logs, 0, sizeof(*logs));
-    if (count > RC_JIT_OPTIONS || (count && (!names || !values)))
+    if (request->count > RC_JIT_OPTIONS ||
+        (request->count && (!request->names || !request->values)))
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < count; i++) {
-        uint32_t value = (uint32_t)(uintptr_t)values[i];
-        switch (names[i]) {
+    for (unsigned i = 0; i < request->count; i++) {
+        uint32_t value = (uint32_t)(uintptr_t)request->values[i];
+        switch (request->names[i]) {
         case CU_JIT_ERROR_LOG_BUFFER:
-            logs->error = values[i];
+            request->error = request->values[i];
             break;
         case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-            logs->error_size = value;
+            request->error_size = value;
             break;
         case CU_JIT_INFO_LOG_BUFFER:
-            logs->info = values[i];
+            request->info = request->values[i];
             break;
         case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-            logs->info_size = value;
+            request->info_size = value;
             break;
         case CU_JIT_WALL_TIME: /* output only */
         case CU_JIT_THREADS_PER_BLOCK:
@@ -135,12 +138,13 @@ static CUresult read_options(unsigned count, CUjit_option *names, void **values,
         default:
             if (load->option_count == PX_WIRE_JIT_OPTIONS)
                 return CUDA_ERROR_INVALID_VALUE;
-            load->options[2 * load->option_count] = (uint32_t)names[i];
+            load->options[2 * load->option_count] = (uint32_t)request->names[i];
             load->options[2 * load->option_count + 1] = value;
             load->option_count++;
         }
     }
-    load->log_size = logs->error_size > logs->info_size ? logs->error_size : logs->info_size;
+    load->log_size =
+        request->error_size > request->info_size ? request->error_size : request->info_size;
     if (load->log_size > PX_WIRE_LOG)
         load->log_size = PX_WIRE_LOG;
     return CUDA_SUCCESS;
@@ -158,16 +162,16 @@ static void give_log(char *buffer, uint32_t size, const char *text, uint32_t len
 }
 
 /* CUDA writes the filled lengths back into the size options. */
-static void give_logs(unsigned count, CUjit_option *names, void **values, const logs_t *logs,
-                      const px_wire_loaded_t *head, const char *error, const char *info)
+static void give_logs(request_t *request, const px_wire_loaded_t *head, const char *error,
+                      const char *info)
 {
-    give_log(logs->error, logs->error_size, error, head->error_log);
-    give_log(logs->info, logs->info_size, info, head->info_log);
-    for (unsigned i = 0; i < count; i++) {
-        if (names[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-            values[i] = (void *)(uintptr_t)head->error_log;
-        if (names[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
-            values[i] = (void *)(uintptr_t)head->info_log;
+    give_log(request->error, request->error_size, error, head->error_log);
+    give_log(request->info, request->info_size, info, head->info_log);
+    for (unsigned i = 0; i < request->count; i++) {
+        if (request->names[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+            request->values[i] = (void *)(uintptr_t)head->error_log;
+        if (request->names[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
+            request->values[i] = (void *)(uintptr_t)head->info_log;
     }
 }
 
@@ -181,6 +185,15 @@ static int session_has(rc_session_t *s, const uint8_t *hash)
         found = memcmp(s->hashes[i], hash, PX_WIRE_HASH) == 0;
     pthread_mutex_unlock(&s->hash_lock);
     return found;
+}
+
+static void session_forgets(rc_session_t *s, const uint8_t *hash)
+{
+    pthread_mutex_lock(&s->hash_lock);
+    for (size_t i = 0; i < s->hash_count; i++)
+        if (memcmp(s->hashes[i], hash, PX_WIRE_HASH) == 0)
+            memcpy(s->hashes[i--], s->hashes[--s->hash_count], PX_WIRE_HASH);
+    pthread_mutex_unlock(&s->hash_lock);
 }
 
 static void session_note(rc_session_t *s, const uint8_t *hash)
@@ -209,8 +222,7 @@ static CUresult send_image(rc_call_t *call, const uint8_t *bytes, uint64_t size)
 }
 
 /* Reads the reply; its first number is the result of the load itself. */
-static CUresult read_loaded(const rc_waiter_t *waiter, rc_object_t *module, unsigned count,
-                            CUjit_option *names, void **values, const logs_t *logs)
+static CUresult read_loaded(const rc_waiter_t *waiter, rc_object_t *module, request_t *request)
 {
     gb_reader_t r = gb_reader(rc_waiter_bytes(waiter), waiter->more_size);
     px_wire_loaded_t head;
@@ -220,7 +232,8 @@ static CUresult read_loaded(const rc_waiter_t *waiter, rc_object_t *module, unsi
     const char *info = gb_read_bytes(&r, head.info_log);
     if (r.failed)
         return CUDA_ERROR_UNKNOWN;
-    give_logs(count, names, values, logs, &head, error, info);
+    if (result != CUDA_ERROR_FILE_NOT_FOUND)
+        give_logs(request, &head, error, info);
     if (result)
         return (CUresult)result;
     uint32_t text = head.error_log + head.info_log;
@@ -263,15 +276,29 @@ static int module_end(rc_object_t *module)
     return 1;
 }
 
+/* One try: the image if load->image_size says so, then the load itself. */
+static CUresult send_and_load(rc_call_t *call, const void *bytes, size_t size,
+                              const px_wire_module_t *load, request_t *request, rc_object_t *module)
+{
+    rc_waiter_t waiter = {0};
+    CUresult result = load->image_size ? send_image(call, bytes, size) : CUDA_SUCCESS;
+    if (!result)
+        result =
+            rc_ask_bytes(call, GB_OP_cuModuleLoadDataEx, load, sizeof(*load), NULL, 0, &waiter);
+    if (!result)
+        result = read_loaded(&waiter, module, request);
+    rc_waiter_done(&waiter);
+    return result;
+}
+
 CUresult rc_module_load(rc_call_t *call, const void *image, unsigned count, CUjit_option *names,
                         void **values, rc_object_t **out)
 {
     px_wire_module_t load = {0};
-    rc_waiter_t waiter = {0};
-    logs_t logs;
+    request_t request = {count, names, values};
     const void *bytes;
     size_t size;
-    CUresult result = read_options(count, names, values, &load, &logs);
+    CUresult result = read_options(&request, &load);
     if (!result)
         result = rc_image_size(image, &bytes, &size);
     if (result)
@@ -281,18 +308,15 @@ CUresult rc_module_load(rc_call_t *call, const void *image, unsigned count, CUji
         return CUDA_ERROR_OUT_OF_MEMORY;
     SHA256(bytes, size, load.hash);
     load.module = module->number;
-    if (!session_has(call->session, load.hash)) {
+    load.image_size = session_has(call->session, load.hash) ? 0 : size;
+    result = send_and_load(call, bytes, size, &load, &request, module);
+    if (result == CUDA_ERROR_FILE_NOT_FOUND && load.image_size == 0) {
+        session_forgets(call->session, load.hash); /* it kept newer ones: send it again */
         load.image_size = size;
-        result = send_image(call, bytes, size);
+        result = send_and_load(call, bytes, size, &load, &request, module);
     }
     if (!result)
-        result =
-            rc_ask_bytes(call, GB_OP_cuModuleLoadDataEx, &load, sizeof(load), NULL, 0, &waiter);
-    if (!result)
-        result = read_loaded(&waiter, module, count, names, values, &logs);
-    if (!result)
         session_note(call->session, load.hash);
-    rc_waiter_done(&waiter);
     if (!result)
         *out = module;
     else if (module_end(module))

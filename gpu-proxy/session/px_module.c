@@ -5,12 +5,14 @@
 
 #include "gpu-proxy/session/px_state.h"
 
-#define IMAGE_MAX (1ull << 30) /* bytes of one image */
+#define IMAGE_MAX (1ull << 30)   /* bytes of one image */
+#define IMAGES_MAX (64ull << 20) /* bytes kept for further loads of the same */
 enum { NAME_MAX_BYTES = 8 << 10, FUNCTIONS_MAX = 64 << 10 };
 
 /* Images seen, newest first. */
 typedef struct px_image {
     struct px_image *next;
+    int users; /* loads under way */
     uint8_t hash[PX_WIRE_HASH];
     uint64_t size;
     uint8_t bytes[];
@@ -69,12 +71,34 @@ CUresult px_image_piece(px_call_t *call)
     return CUDA_SUCCESS;
 }
 
+/* With the lock held. */
 static px_image_t *image_find(px_session_t *s, const uint8_t *hash)
 {
     for (px_image_t *image = s->images; image; image = image->next)
         if (memcmp(image->hash, hash, PX_WIRE_HASH) == 0)
             return image;
     return NULL;
+}
+
+/* Gives an image back after a load, and drops old ones beyond the limit. */
+static void image_done(px_session_t *s, px_image_t *done)
+{
+    uint64_t kept = 0;
+    if (!done)
+        return;
+    pthread_mutex_lock(&s->lock);
+    done->users--;
+    for (px_image_t **at = &s->images; *at;) {
+        px_image_t *image = *at;
+        kept += image->size;
+        if (kept <= IMAGES_MAX || image->users > 0) {
+            at = &image->next;
+        } else {
+            *at = image->next;
+            free(image);
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
 }
 
 void px_images_free(px_session_t *s)
@@ -86,42 +110,58 @@ void px_images_free(px_session_t *s)
     }
 }
 
-/* The image that the load names: sent just now, or seen before. */
+/* Takes the lane's bytes over as an image. */
+static px_image_t *image_make(px_lane_t *lane, const uint8_t *hash)
+{
+    /* One byte more, so that text without its zero ends. */
+    px_image_t *image = malloc(sizeof(*image) + lane->image_size + 1);
+    if (!image)
+        return NULL;
+    memcpy(image->hash, hash, PX_WIRE_HASH);
+    image->users = 0;
+    image->size = lane->image_size;
+    memcpy(image->bytes, lane->image, lane->image_size);
+    image->bytes[lane->image_size] = 0;
+    return image;
+}
+
+/* The image that the load names: sent just now, or seen before. CUDA_ERROR_FILE_NOT_FOUND: no longer
+ * here, send it. The caller gives it back with image_done. */
 static CUresult image_of(px_call_t *call, const px_wire_module_t *load, px_image_t **out)
 {
     px_session_t *s = call->session;
     px_lane_t *lane = call->lane;
-    if (load->image_size == 0) {
-        pthread_mutex_lock(&s->lock);
-        *out = image_find(s, load->hash);
-        pthread_mutex_unlock(&s->lock);
-        return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
-    }
     uint8_t hash[PX_WIRE_HASH];
-    if (!lane->image || lane->image_got != load->image_size || lane->image_size != load->image_size)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    SHA256(lane->image, load->image_size, hash);
-    if (memcmp(hash, load->hash, sizeof(hash)) != 0)
-        return CUDA_ERROR_INVALID_IMAGE;
-    pthread_mutex_lock(&s->lock);
-    px_image_t *image = image_find(s, hash);
-    if (!image)
-        /* One byte more, so that text without its zero ends. */
-        image = malloc(sizeof(*image) + load->image_size + 1);
-    if (image && !image_find(s, hash)) {
-        memcpy(image->hash, hash, sizeof(hash));
-        image->size = load->image_size;
-        memcpy(image->bytes, lane->image, load->image_size);
-        image->bytes[load->image_size] = 0;
-        image->next = s->images;
-        s->images = image;
+    int sent = load->image_size != 0;
+    if (sent) {
+        if (!lane->image || lane->image_got != load->image_size ||
+            lane->image_size != load->image_size)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        SHA256(lane->image, load->image_size, hash);
+        if (memcmp(hash, load->hash, sizeof(hash)) != 0)
+            return CUDA_ERROR_INVALID_IMAGE;
     }
+    pthread_mutex_lock(&s->lock);
+    px_image_t *image = image_find(s, load->hash);
+    if (!image && sent) {
+        image = image_make(lane, load->hash);
+        if (image) {
+            image->next = s->images;
+            s->images = image;
+        }
+    }
+    if (image)
+        image->users++;
     pthread_mutex_unlock(&s->lock);
-    free(lane->image);
-    lane->image = NULL;
-    lane->image_size = lane->image_got = 0;
+    if (sent) {
+        free(lane->image);
+        lane->image = NULL;
+        lane->image_size = lane->image_got = 0;
+    }
     *out = image;
-    return image ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (image)
+        return CUDA_SUCCESS;
+    return sent ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_FILE_NOT_FOUND;
 }
 
 static int note_function(px_module_t *module, uint32_t number)
@@ -267,6 +307,7 @@ CUresult px_do_cuModuleLoadDataEx(px_call_t *call)
         }
     }
     free(options);
+    image_done(call->session, image);
     if (result && module) {
         px_module_forget(call->session, module);
         text.size = sizeof(head) + head.error_log + head.info_log;

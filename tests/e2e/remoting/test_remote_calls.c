@@ -326,7 +326,7 @@ static void bad_values(void **state)
 static void bad_modules(void **state)
 {
     (void)state;
-    static const char cut[] = "\x50\xed\x55\xba\x01\x00\x10";
+    static const char empty[16] = "\x50\xed\x55\xba\x01\x00\x10"; /* a fat binary of nothing */
     CUmodule m;
     char log[256] = "?";
     CUjit_option names[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -335,11 +335,33 @@ static void bad_modules(void **state)
     if (!real)
         return;
     assert_int_not_equal(cuda->cuModuleLoadData(&m, "this is no PTX"), 0);
-    assert_int_not_equal(cuda->cuModuleLoadData(&m, cut), 0);
+    assert_int_not_equal(cuda->cuModuleLoadData(&m, empty), 0);
     assert_int_not_equal(
         cuda->cuModuleLoadDataEx(&m, ".version 7.0\n.target sm_70\nrubbish", 2, names, values), 0);
     assert_string_not_equal(log, "?");
     OK(cuda->cuCtxSynchronize());
+}
+
+/* Images are sent once; of those that the session has dropped the client sends the bytes again. */
+static void many_images(void **state)
+{
+    (void)state;
+    enum { IMAGES = 18, PADDING = 4 << 20 };
+    size_t size = sizeof(saxpy_ptx) + PADDING;
+    char *image = malloc(size);
+    CUmodule m;
+    CUfunction f;
+    for (int i = 0; i <= IMAGES; i++) {
+        memcpy(image, saxpy_ptx, sizeof(saxpy_ptx) - 1);
+        memset(image + sizeof(saxpy_ptx) - 1, ' ', PADDING);
+        image[size - 2] = '\n';
+        image[size - 1] = 0;
+        image[sizeof(saxpy_ptx) + i % IMAGES] = '\n'; /* the last is the first again */
+        OK(cuda->cuModuleLoadData(&m, image));
+        OK(cuda->cuModuleGetFunction(&f, m, "saxpy"));
+        OK(cuda->cuModuleUnload(m));
+    }
+    free(image);
 }
 
 static void pointers(void **state)
@@ -662,6 +684,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(null_pointers),
         cmocka_unit_test(bad_values),
         cmocka_unit_test(bad_modules),
+        cmocka_unit_test(many_images),
         cmocka_unit_test(pointers),
         cmocka_unit_test(allocation_churn),
         cmocka_unit_test(own_contexts),
