@@ -46,7 +46,7 @@ static const gb_opt_t OPTIONS[] = {
     {"lease-ttl", GB_OPT_INT, FIELD(ttl_ms), "15000", NULL, "MS",
      "a lease ends this long after its holder's last sign of life"},
     {"heartbeat", GB_OPT_INT, FIELD(heartbeat_ms), "1000", NULL, "MS",
-     "interval of the proxies' heartbeats; one silent for three is lost"},
+     "interval of the proxies' heartbeats; one silent for five is lost"},
     {"proxy-return", GB_OPT_INT, FIELD(lost_ms), "3000", NULL, "MS",
      "time in which a lost proxy may come back before its leases end"},
     {"threads", GB_OPT_INT, FIELD(threads), "0", NULL, "N",

@@ -12,7 +12,7 @@
 #include "common/core/gb_log.h"
 #include "common/lease/gb_lease.h"
 
-enum { PROTOCOL = 1, KILL_WAIT_MS = 3000, MAX_SESSIONS = 4096 };
+enum { PROTOCOL = 1, KILL_WAIT_MS = 3000, MAX_SESSIONS = 4096, SILENT_BEATS = 5 };
 
 ps_proxy_t *ps_proxy_find(ps_registry_t *registry, const char *name)
 {
@@ -409,7 +409,7 @@ void ps_proxy_tick(ps_registry_t *registry, uint64_t now)
     ps_proxy_t *next;
     for (ps_proxy_t *proxy = registry->proxies; proxy; proxy = next) {
         next = proxy->next;
-        if (proxy->stream && now - proxy->heard_at > 3u * registry->config.heartbeat_ms) {
+        if (proxy->stream && now - proxy->heard_at > SILENT_BEATS * registry->config.heartbeat_ms) {
             gb_log(GB_LOG_WARN, "proxy %s is silent: dropped", proxy->name);
             gb_rpc_call_fail(proxy->stream, GB_ERR_TIMEOUT, "no heartbeat for too long");
             drop_stream(proxy);

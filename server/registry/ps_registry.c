@@ -11,7 +11,7 @@
 #include "common/core/gb_clock.h"
 #include "common/core/gb_log.h"
 
-enum { TICK_MS = 200, PROTOCOL = 1 };
+enum { TICK_MS = 200 };
 
 uint64_t ps_now_ms(void)
 {

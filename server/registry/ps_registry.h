@@ -17,7 +17,7 @@ typedef struct {
     const char *state_dir; /* leases.db is kept there; made if missing */
     uint32_t share;        /* leases that one device takes; at least 1 */
     uint32_t ttl_ms;       /* of a lease that asks for none */
-    uint32_t heartbeat_ms; /* of the proxies; one silent for three is lost */
+    uint32_t heartbeat_ms; /* of the proxies; one silent for five is lost */
     uint32_t lost_ms;      /* a proxy that lost its stream may come back within this */
 } ps_registry_config_t;
 
