@@ -215,11 +215,15 @@ val_t gen_verify(cpu_gen_t *gen, const gen_addr_t *a, bool *covered);
 void gen_verify_reset(cpu_gen_t *gen);                /* at the start of a node */
 void gen_verify_forget(cpu_gen_t *gen, uint32_t reg); /* the register has a new value */
 val_t gen_fast_check(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_t extent);
-void gen_store_addresses(cpu_gen_t *gen, val_t addresses);
-/* Calls a helper that checks the addresses in the buffer, with further arguments; leaves the function
- * on a fault. `one`: one active lane stands for all. */
-void gen_call_checker(cpu_gen_t *gen, size_t helper, uint32_t access, bool one, val_t const *more,
+/* ---- gen_slow.c: calls of the helpers that look at every lane; they leave the function on a fault */
+/* check_strip, gather or scatter for an affine access; data is in the buffer. */
+void gen_slow_strip(cpu_gen_t *gen, const gen_addr_t *a, size_t helper);
+/* check_strip at several offsets from the base register. */
+void gen_slow_offsets(cpu_gen_t *gen, const gen_addr_t *a, bool write, const int64_t *offsets,
                       unsigned count);
+void gen_slow_lanes(cpu_gen_t *gen, const gen_addr_t *a, val_t addresses);
+val_t gen_address_base(cpu_gen_t *gen, const ptx_operand_t *o, bool vec); /* i64, without offset */
+unsigned gen_address_bits(const cpu_gen_t *gen, const ptx_operand_t *o);
 val_t gen_buffer(cpu_gen_t *gen, uint64_t offset);
 val_t gen_offset(cpu_gen_t *gen, val_t pointer, uint64_t offset);
 val_t gen_helper(cpu_gen_t *gen, size_t offset, type_t *type, val_t *args, unsigned count);

@@ -48,17 +48,17 @@ static uint64_t frame_bytes(const cpu_gen_t *gen)
     return (gen->f->local_size + 15) & ~(uint64_t)15;
 }
 
-static unsigned base_bits(const cpu_gen_t *gen, const ptx_operand_t *o)
+unsigned gen_address_bits(const cpu_gen_t *gen, const ptx_operand_t *o)
 {
     return o->base == PTX_OPERAND_REG ? cpu_reg_bits(gen->f, o->index) : 64;
 }
 
 /* The base register (or variable) as i64, scalar or vector. */
-static val_t read_base(cpu_gen_t *gen, const ptx_operand_t *o, bool vec)
+val_t gen_address_base(cpu_gen_t *gen, const ptx_operand_t *o, bool vec)
 {
     ptx_operand_t base = {.kind = o->base == PTX_OPERAND_IMM ? PTX_OPERAND_IMM : o->base,
                           .index = o->index};
-    if (base_bits(gen, o) == 32) {
+    if (gen_address_bits(gen, o) == 32) {
         val_t v = gen_read(gen, &base, PTX_U32, vec);
         return LLVMBuildZExt(B, v, gen_shape(gen, gen->i64, vec), "");
     }
@@ -107,7 +107,7 @@ gen_addr_t gen_address(cpu_gen_t *gen, const ptx_operand_t *o, unsigned ptx_type
                     .count = count,
                     .write = write};
     if (a.form.tag == CPU_FORM_AFFINE) {
-        a.first = read_base(gen, o, false);
+        a.first = gen_address_base(gen, o, false);
         a.stride = a.form.stride;
         if (a.form.scale != 0) {
             add_index(gen, &a);
@@ -130,7 +130,7 @@ bool gen_address_contiguous(const cpu_gen_t *gen, const gen_addr_t *a)
 
 val_t gen_addresses(cpu_gen_t *gen, const gen_addr_t *a)
 {
-    return plus_constant(gen, read_base(gen, a->o, gen->W > 1), a->o->value);
+    return plus_constant(gen, gen_address_base(gen, a->o, gen->W > 1), a->o->value);
 }
 
 /* ---- limits ---- */
@@ -221,49 +221,7 @@ static val_t to_pointer(cpu_gen_t *gen, const gen_addr_t *a, val_t address)
     return LLVMBuildIntToPtr(B, address, gen->ptr, "");
 }
 
-/* ---- the slow way ---- */
-
-void gen_store_addresses(cpu_gen_t *gen, val_t addresses)
-{
-    val_t s = LLVMBuildStore(B, addresses, gen_buffer(gen, BUFFER_ADDRESSES));
-    LLVMSetAlignment(s, 64);
-}
-
-static val_t lowest_only(cpu_gen_t *gen, val_t bits, bool one)
-{
-    return one ? LLVMBuildAnd(B, bits, LLVMBuildNeg(B, bits, ""), "") : bits;
-}
-
-void gen_call_checker(cpu_gen_t *gen, size_t helper, uint32_t access, bool one, val_t const *more,
-                      unsigned count)
-{
-    type_t params[8] = {gen->ptr, gen->ptr, gen->i32, gen->i32, gen->i32};
-    val_t args[8] = {gen->launch, gen_buffer(gen, BUFFER_ADDRESSES)};
-    args[3] = LLVMConstInt(gen->i32, access, 0);
-    for (unsigned n = 0; n < count; n++) {
-        params[5 + n] = LLVMTypeOf(more[n]);
-        args[5 + n] = more[n];
-    }
-    type_t type = LLVMFunctionType(gen->i32, params, 5 + count, 0);
-    val_t all = gen->mask;
-    bool each =
-        gen->once && gen->masked && all != NULL; /* so that a fault names the right thread */
-    for (unsigned g = each ? 0 : gen->g; g < (each ? gen->G : gen->g + 1); g++) {
-        gen->mask = each ? LLVMBuildAnd(B, all, gen->masks[g], "") : all;
-        args[2] = lowest_only(gen, gen_mask_i32(gen), one);
-        args[4] = gen->strip[g];
-        val_t st = gen_helper(gen, helper, &type, args, 5 + count);
-        gen_return_if(gen, LLVMBuildICmp(B, LLVMIntSLT, st, gen_like(st, 0), ""), st);
-    }
-    gen->mask = all;
-}
-
-/* check, gather or scatter */
-static void call_slow(cpu_gen_t *gen, const gen_addr_t *a, size_t helper, bool one, bool data)
-{
-    val_t buffer = gen_buffer(gen, BUFFER_DATA);
-    gen_call_checker(gen, helper, gen_access(a), one, &buffer, data ? 1 : 0);
-}
+/* ---- one access for all lanes, and a strip's ---- */
 
 /* With several strips, one may have no active lane and hold no address worth the name. */
 static val_t harmless_if_idle(cpu_gen_t *gen, val_t p)
@@ -289,8 +247,7 @@ val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a)
     block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
-    gen_store_addresses(gen, gen->W > 1 ? gen_splat(gen, a->first) : a->first);
-    call_slow(gen, a, offsetof(cpu_helpers_t, check), true, false);
+    gen_slow_strip(gen, a, offsetof(cpu_helpers_t, check_strip));
     val_t same = harmless_if_idle(gen, p);
     block_t from = LLVMGetInsertBlock(B);
     gen_goto(gen, on);
@@ -326,8 +283,7 @@ val_t gen_checked_strip(cpu_gen_t *gen, const gen_addr_t *a)
     block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
-    gen_store_addresses(gen, gen_addresses(gen, a));
-    call_slow(gen, a, offsetof(cpu_helpers_t, gather), false, true);
+    gen_slow_strip(gen, a, offsetof(cpu_helpers_t, gather));
     val_t copy = gen_buffer(gen, BUFFER_DATA);
     block_t from = LLVMGetInsertBlock(B);
     gen_goto(gen, on);
@@ -345,9 +301,8 @@ val_t gen_checked_store(cpu_gen_t *gen, const gen_addr_t *a, val_t values, block
     block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
-    gen_store_addresses(gen, gen_addresses(gen, a));
     LLVMSetAlignment(LLVMBuildStore(B, values, gen_buffer(gen, BUFFER_DATA)), 64);
-    call_slow(gen, a, offsetof(cpu_helpers_t, scatter), false, true);
+    gen_slow_strip(gen, a, offsetof(cpu_helpers_t, scatter));
     LLVMBuildBr(B, done);
     LLVMPositionBuilderAtEnd(B, on);
     return p;
@@ -382,8 +337,7 @@ val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a)
         block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
         gen_unlikely(gen, LLVMBuildCondBr(B, gen_any(gen, bad), slow, on));
         LLVMPositionBuilderAtEnd(B, slow);
-        gen_store_addresses(gen, v);
-        call_slow(gen, a, offsetof(cpu_helpers_t, check), false, false);
+        gen_slow_lanes(gen, a, v);
         gen_goto(gen, on);
     }
     v = lanes_to_host(gen, a, v);

@@ -89,46 +89,6 @@ static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned si
     }
 }
 
-static val_t offset_table(cpu_gen_t *gen, const family_t *f)
-{
-    val_t all[MAX_MEMBERS];
-    for (unsigned n = 0; n < f->count; n++) {
-        all[n] = LLVMConstInt(gen->i64, (uint64_t)f->offsets[n], 1);
-    }
-    val_t table = LLVMConstArray2(gen->i64, all, f->count);
-    val_t global = LLVMAddGlobal(gen->module, LLVMTypeOf(table), "offsets");
-    LLVMSetInitializer(global, table);
-    LLVMSetLinkage(global, LLVMPrivateLinkage);
-    LLVMSetGlobalConstant(global, 1);
-    LLVMSetUnnamedAddress(global, LLVMGlobalUnnamedAddr);
-    return global;
-}
-
-static void check_slowly(cpu_gen_t *gen, const gen_addr_t *a, const family_t *f)
-{
-    gen_addr_t whole = *a;
-    ptx_operand_t base = *a->o;
-    base.value = 0;
-    whole.o = &base;
-    whole.write = f->write;
-    gen_store_addresses(gen, gen_addresses(gen, &whole));
-    /* what the strips share is checked for all of them */
-    bool once = gen->once;
-    val_t before = gen->mask;
-    if (before != NULL && gen->masked && !gen->a->values[base.index].per_strip) {
-        gen->once = true;
-        gen->mask = gen->masks[0];
-        for (unsigned g = 1; g < gen->G; g++) {
-            gen->mask = LLVMBuildOr(B, gen->mask, gen->masks[g], "");
-        }
-    }
-    val_t more[2] = {offset_table(gen, f), LLVMConstInt(gen->i32, f->count, 0)};
-    gen_call_checker(gen, offsetof(cpu_helpers_t, check_all), gen_access(&whole),
-                     gen_address_uniform(gen, a), more, 2);
-    gen->mask = before;
-    gen->once = once;
-}
-
 val_t gen_verify(cpu_gen_t *gen, const gen_addr_t *a, bool *covered)
 {
     unsigned size = a->bytes * a->count;
@@ -154,7 +114,7 @@ val_t gen_verify(cpu_gen_t *gen, const gen_addr_t *a, bool *covered)
     block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
-    check_slowly(gen, a, &f);
+    gen_slow_offsets(gen, a, f.write, f.offsets, f.count);
     gen_goto(gen, on);
     gen->verified[gen->verified_count++] = (gen_verified_t){.reg = a->o->index,
                                                             .g = slot_of(gen, a->o->index),

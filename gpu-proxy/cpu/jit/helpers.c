@@ -93,15 +93,43 @@ static void *lane_pointer(cpu_launch_t *l, uint64_t address, cpu_access_t a, uin
     return p;
 }
 
-static int32_t help_check_all(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
-                              uint32_t access, uint32_t strip, const int64_t *offsets,
-                              uint32_t count)
+static int32_t help_check(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
+                          uint32_t access, uint32_t strip)
 {
     cpu_access_t a = cpu_access_unpack(access);
-    for (uint32_t n = 0; n < count; n++) {
+    for (uint32_t m = mask; m != 0; m &= m - 1) {
+        unsigned lane = (unsigned)__builtin_ctz(m);
+        if (lane_pointer(l, addresses[lane], a, strip, lane) == NULL) {
+            return CPU_STATE_FAULT;
+        }
+    }
+    return 0;
+}
+
+/* Address of a lane without the offset. */
+static uint64_t strip_address(const cpu_strip_access_t *w, uint64_t base, uint32_t index,
+                              unsigned lane)
+{
+    uint64_t address = base + (uint64_t)w->stride * lane;
+    if (w->bits == 32) {
+        return (uint32_t)address;
+    }
+    uint32_t inner = index + (uint32_t)w->step * lane;
+    uint64_t wide = w->sign ? (uint64_t)(int64_t)(int32_t)inner : inner;
+    return address + (uint64_t)w->scale * wide;
+}
+
+static int32_t help_check_strip(cpu_launch_t *l, const cpu_strip_access_t *w, uint64_t base,
+                                uint32_t index, uint32_t mask, uint32_t strip)
+{
+    cpu_access_t a = cpu_access_unpack(w->access);
+    if (w->one) {
+        mask &= 0 - mask;
+    }
+    for (uint32_t n = 0; n < w->count; n++) {
         for (uint32_t m = mask; m != 0; m &= m - 1) {
             unsigned lane = (unsigned)__builtin_ctz(m);
-            uint64_t address = addresses[lane] + (uint64_t)offsets[n];
+            uint64_t address = strip_address(w, base, index, lane) + (uint64_t)w->offsets[n];
             if (lane_pointer(l, address, a, strip, lane) == NULL) {
                 return CPU_STATE_FAULT;
             }
@@ -110,40 +138,33 @@ static int32_t help_check_all(cpu_launch_t *l, const uint64_t *addresses, uint32
     return 0;
 }
 
-static int32_t help_check(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
-                          uint32_t access, uint32_t strip)
+static int32_t help_gather(cpu_launch_t *l, const cpu_strip_access_t *w, uint64_t base,
+                           uint32_t index, uint32_t mask, uint32_t strip, void *out)
 {
-    static const int64_t none = 0;
-    return help_check_all(l, addresses, mask, access, strip, &none, 1);
-}
-
-static int32_t help_gather(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
-                           uint32_t access, uint32_t strip, void *out)
-{
-    cpu_access_t a = cpu_access_unpack(access);
+    cpu_access_t a = cpu_access_unpack(w->access);
     for (uint32_t m = mask; m != 0; m &= m - 1) {
-        unsigned lane = (unsigned)__builtin_ctz(m);
-        const uint8_t *p = lane_pointer(l, addresses[lane], a, strip, lane);
+        unsigned lane = (unsigned)__builtin_ctz(m), size = (unsigned)a.bytes * a.count;
+        uint64_t address = strip_address(w, base, index, lane) + (uint64_t)w->offsets[0];
+        const uint8_t *p = lane_pointer(l, address, a, strip, lane);
         if (p == NULL) {
             return CPU_STATE_FAULT;
         }
-        unsigned size = (unsigned)a.bytes * a.count;
         memcpy((uint8_t *)out + (size_t)lane * size, p, size);
     }
     return 0;
 }
 
-static int32_t help_scatter(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
-                            uint32_t access, uint32_t strip, const void *values)
+static int32_t help_scatter(cpu_launch_t *l, const cpu_strip_access_t *w, uint64_t base,
+                            uint32_t index, uint32_t mask, uint32_t strip, const void *values)
 {
-    cpu_access_t a = cpu_access_unpack(access);
+    cpu_access_t a = cpu_access_unpack(w->access);
     for (uint32_t m = mask; m != 0; m &= m - 1) {
-        unsigned lane = (unsigned)__builtin_ctz(m);
-        uint8_t *p = lane_pointer(l, addresses[lane], a, strip, lane);
+        unsigned lane = (unsigned)__builtin_ctz(m), size = (unsigned)a.bytes * a.count;
+        uint64_t address = strip_address(w, base, index, lane) + (uint64_t)w->offsets[0];
+        uint8_t *p = lane_pointer(l, address, a, strip, lane);
         if (p == NULL) {
             return CPU_STATE_FAULT;
         }
-        unsigned size = (unsigned)a.bytes * a.count;
         memcpy(p, (const uint8_t *)values + (size_t)lane * size, size);
     }
     return 0;
@@ -304,7 +325,7 @@ const cpu_helpers_t *cpu_helpers(void)
 {
     static const cpu_helpers_t table = {
         .check = help_check,
-        .check_all = help_check_all,
+        .check_strip = help_check_strip,
         .gather = help_gather,
         .scatter = help_scatter,
         .atomic = help_atomic,

@@ -44,6 +44,20 @@ static inline cpu_access_t cpu_access_unpack(uint32_t v)
     return (cpu_access_t){(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
 }
 
+/* Affine accesses of a strip, a constant of the generated code. Lane l's address is
+ *   base + l * stride + scale * extend(index + l * step) + offset,
+ * where the first sum wraps at `bits` and the inner one at 32 bits. */
+typedef struct {
+    int64_t stride, scale;
+    int32_t step;
+    uint32_t sign; /* extend by sign */
+    uint32_t bits; /* of the base register: 32 or 64 */
+    uint32_t access;
+    uint32_t one; /* all lanes have the same address: look at one only */
+    uint32_t count;
+    int64_t offsets[];
+} cpu_strip_access_t;
+
 /* Which atomic operation on what, for helpers->atomic. */
 static inline uint32_t cpu_atomic_pack(uint32_t mode, uint32_t type)
 {
@@ -57,15 +71,15 @@ struct cpu_helpers {
     /* Are these addresses fine? */
     int32_t (*check)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,
                      uint32_t access, uint32_t strip);
-    /* The same for several accesses at a constant distance each. */
-    int32_t (*check_all)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,
-                         uint32_t access, uint32_t strip, const int64_t *offsets, uint32_t count);
-    /* Checks and loads; lane l's elements go to out + l * count * bytes; inactive lanes are left
-     * alone. */
-    int32_t (*gather)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,
-                      uint32_t access, uint32_t strip, void *out);
-    int32_t (*scatter)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,
-                       uint32_t access, uint32_t strip, const void *values);
+    /* The same for affine addresses, at each of the offsets. */
+    int32_t (*check_strip)(cpu_launch_t *launch, const cpu_strip_access_t *what, uint64_t base,
+                           uint32_t index, uint32_t mask, uint32_t strip);
+    /* Checks and loads (one offset); lane l's elements go to out + l * count * bytes; inactive lanes
+     * are left alone. */
+    int32_t (*gather)(cpu_launch_t *launch, const cpu_strip_access_t *what, uint64_t base,
+                      uint32_t index, uint32_t mask, uint32_t strip, void *out);
+    int32_t (*scatter)(cpu_launch_t *launch, const cpu_strip_access_t *what, uint64_t base,
+                       uint32_t index, uint32_t mask, uint32_t strip, const void *values);
     /* Atomic operations lane by lane; a, b and old have 8 bytes per lane (old may equal a). */
     int32_t (*atomic)(cpu_launch_t *launch, const uint64_t *addresses, uint32_t mask,
                       uint32_t access, uint32_t strip, uint32_t what, const uint64_t *a,
