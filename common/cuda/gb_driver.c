@@ -28,6 +28,8 @@ static unsigned fill(void *handle, gb_cuda_table_t *table)
     gb_cuda_table_defaults(table);
     for (int i = 0; i < GB_CUDA_TABLE_COUNT; i++) {
         void (*symbol)(void) = (void (*)(void))dlsym(handle, gb_cuda_table_names[i]);
+        if (!symbol && gb_cuda_table_older[i])
+            symbol = (void (*)(void))dlsym(handle, gb_cuda_table_older[i]);
         if (symbol) {
             slot[i] = symbol;
             found++;

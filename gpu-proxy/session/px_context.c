@@ -85,6 +85,8 @@ CUresult px_do_cuCtxCreate_v4(px_call_t *call)
         return CUDA_ERROR_INVALID_DEVICE;
     CUresult result =
         call->cuda->cuCtxCreate_v4(&handle, NULL, (unsigned)call->args[2], slot->ordinal);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) /* a driver before CUDA 12.5 */
+        result = call->cuda->cuCtxCreate_v2(&handle, (unsigned)call->args[2], slot->ordinal);
     if (result)
         return result;
     /* It became current here, which means nothing: lanes say what is current. */

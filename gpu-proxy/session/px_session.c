@@ -291,6 +291,8 @@ static gb_status_t spawn(px_session_t *s)
 static gb_status_t choose_devices(px_session_t *s)
 {
     int count = 0;
+    /* Lazy loading may wait for a busy device in the middle of a queued launch. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     CUresult result = s->cuda->cuInit(0);
     if (!result)
         result = s->cuda->cuDeviceGetCount(&count);

@@ -34,7 +34,9 @@ def table_header(cat):
     out.append("} gb_cuda_table_t;\n\n")
     out.append(f"#define GB_CUDA_TABLE_COUNT {len(functions)}\n\n")
     out.append("/* Names of the entries, in the order of the pointers. */\n"
-               "extern const char *const gb_cuda_table_names[GB_CUDA_TABLE_COUNT];\n\n#endif\n")
+               "extern const char *const gb_cuda_table_names[GB_CUDA_TABLE_COUNT];\n"
+               "/* An older name of the same function, for drivers that lack the newer; NULL = none. */\n"
+               "extern const char *const gb_cuda_table_older[GB_CUDA_TABLE_COUNT];\n\n#endif\n")
     return "".join(out)
 
 
@@ -42,6 +44,10 @@ def table_source(cat):
     out = [BANNER, '#include "gb_cuda_table.h"\n\n',
            "const char *const gb_cuda_table_names[GB_CUDA_TABLE_COUNT] = {\n"]
     out += [f'    "{s.name}",\n' for s in cat.functions()]
+    older = {s.target: s.name for s in cat.ordered() if s.kind == "like"}
+    out.append("};\n\nconst char *const gb_cuda_table_older[GB_CUDA_TABLE_COUNT] = {\n")
+    out += [f'    "{older[s.name]}",\n' if s.name in older else "    0,\n"
+            for s in cat.functions()]
     out.append("};\n\n_Static_assert(sizeof(gb_cuda_table_t) == GB_CUDA_TABLE_COUNT * sizeof(void *), "
                '"the table is pointers only");\n')
     return "".join(out)
