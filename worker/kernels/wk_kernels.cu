@@ -244,6 +244,41 @@ template <int TO> GB_DEVICE void conv_db(const wk_conv_dw_args_t &a)
         a.db[first + o] = total;
 }
 
+/* The products of STEPS columns. */
+template <int TO, int KW, int STEPS>
+GB_DEVICE void conv_dw_steps(const float *x, const float *const *dy, float *sum)
+{
+#pragma unroll
+    for (int q = 0; q < STEPS; q++) {
+        float g[TO];
+#pragma unroll
+        for (int o = 0; o < TO; o++)
+            g[o] = dy[o][q * L];
+#pragma unroll
+        for (int j = 0; j < KW; j++) {
+            float v = x[(q + j) * L];
+#pragma unroll
+            for (int o = 0; o < TO; o++)
+                sum[o * KW + j] = fmaf(g[o], v, sum[o * KW + j]);
+        }
+    }
+}
+
+/* Columns from q on, by STEPS; returns where it stopped. */
+template <int TO, int KW, int STEPS>
+GB_DEVICE int conv_dw_columns(int q, int width, const float **x, const float **dy, float *sum)
+{
+#pragma unroll 1
+    for (; q + STEPS <= width; q += STEPS) {
+        conv_dw_steps<TO, KW, STEPS>(*x, dy, sum);
+        *x += STEPS * L;
+#pragma unroll
+        for (int o = 0; o < TO; o++)
+            dy[o] += STEPS * L;
+    }
+    return q;
+}
+
 /* One row i of the kernel, KW taps from column j0 on, of TO filters. */
 template <int TO, int KW>
 GB_DEVICE void conv_dw_row(const wk_conv_dw_args_t &a, int c, int first, int i, int j0)
@@ -263,20 +298,9 @@ GB_DEVICE void conv_dw_row(const wk_conv_dw_args_t &a, int c, int first, int i, 
                 dy[o] = a.dy + (long long)block * a.dy_n +
                         (long long)min(first + o, a.outs - 1) * a.dy_c + (long long)r * a.dy_row +
                         (int)threadIdx.x;
-#pragma unroll 2
-            for (int q = 0; q < a.width; q++) {
-                float g[TO];
-#pragma unroll
-                for (int o = 0; o < TO; o++)
-                    g[o] = dy[o][q * L];
-#pragma unroll
-                for (int j = 0; j < KW; j++) {
-                    float v = x[(q + j) * L];
-#pragma unroll
-                    for (int o = 0; o < TO; o++)
-                        sum[o * KW + j] = fmaf(g[o], v, sum[o * KW + j]);
-                }
-            }
+            int q = conv_dw_columns<TO, KW, 4>(0, a.width, &x, dy, sum);
+            q = conv_dw_columns<TO, KW, 2>(q, a.width, &x, dy, sum);
+            conv_dw_columns<TO, KW, 1>(q, a.width, &x, dy, sum);
         }
     }
     float total = block_totals<TO * KW>(sum);
@@ -395,191 +419,148 @@ extern "C" __global__ void wk_pool_dx_2(wk_pool_dx_args_t a)
 
 /* ---- linear ---- */
 
-#define DEPTH_PART 128 /* of x, in the cache at a time */
-
-/* Stores sums; after the last part of the depth they are results. */
-template <int T>
-GB_DEVICE void linear_store(const wk_linear_args_t &a, long long at, int rows, bool last,
-                            const float *sum)
+/* STEPS of the depth, written out with constant offsets: few address registers, and few checks where
+ * addresses are checked. */
+template <int T, int N, int STEPS>
+GB_DEVICE int linear_depth(int b, int depth, const float **x, const float **w, float (*sum)[N])
 {
+#pragma unroll 1
+    for (; b + STEPS <= depth; b += STEPS) {
+#pragma unroll
+        for (int u = 0; u < STEPS; u++) {
+            float v[N];
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                v[n] = x[n][u * L];
+#pragma unroll
+            for (int t = 0; t < T; t++) {
+                float weight = w[t][u];
+#pragma unroll
+                for (int n = 0; n < N; n++)
+                    sum[t][n] = fmaf(weight, v[n], sum[t][n]);
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            x[n] += STEPS * L;
+#pragma unroll
+        for (int t = 0; t < T; t++)
+            w[t] += STEPS;
+    }
+    return b;
+}
+
+/* Results of one block of samples. */
+template <int T, int N>
+GB_DEVICE void linear_store(const wk_linear_args_t &a, int block, int first, int n,
+                            const float (*sum)[N])
+{
+    long long at = ((long long)block * a.outs + first) * L + threadIdx.x;
     float *y = a.y + at;
     const float *mask = a.mask + at;
 #pragma unroll
     for (int t = 0; t < T; t++) {
-        if (t >= rows)
+        if (first + t >= a.outs)
             break;
-        float v = sum[t];
-        if (last && a.relu)
+        float v = sum[t][n];
+        if (a.bias)
+            v += a.bias[first + t];
+        if (a.relu)
             v = fmaxf(v, 0.0f);
-        if (last && a.mask)
+        if (a.mask)
             v = mask[t * L] > 0.0f ? v : 0.0f;
         y[t * L] = v;
     }
 }
 
-/* Sums so far: the bias at first, then what the part before has stored. */
-template <int T>
-GB_DEVICE void linear_load(const wk_linear_args_t &a, long long at, int first, int rows, bool begin,
-                           float *sum)
+/* The last tile is moved back, so that it ends with the outputs: what two tiles compute is the same. */
+template <int T, int N> GB_DEVICE void linear(const wk_linear_args_t &a)
 {
-    const float *y = a.y + at;
+    int block = sample_block(a.groups) * N;
+    int first = max(0, min(tile_index(a.groups) * T, a.outs - T));
+    const float *x[N], *w[T];
+    float sum[T][N];
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        x[n] = a.x + (long long)(block + n) * a.depth * L + threadIdx.x;
 #pragma unroll
     for (int t = 0; t < T; t++) {
-        int row = min(t, rows - 1);
-        sum[t] = !begin ? y[row * L] : a.bias ? a.bias[first + row] : 0.0f;
+        w[t] = a.w + (long long)min(first + t, a.outs - 1) * a.w_stride;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            sum[t][n] = 0.0f;
     }
+    int b = linear_depth<T, N, 8>(0, a.depth, x, w, sum);
+    linear_depth<T, N, 1>(b, a.depth, x, w, sum);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        linear_store<T, N>(a, block + n, first, n, sum);
 }
 
-/* Steps of the depth are written out by eights with constant offsets: few address registers, and few
- * checks where addresses are checked. */
-template <int T, int STEPS>
-GB_DEVICE void linear_steps(const float *x, const float *const *w, float *sum)
-{
-#pragma unroll
-    for (int u = 0; u < STEPS; u++) {
-        float v = x[u * L];
-#pragma unroll
-        for (int t = 0; t < T; t++)
-            sum[t] = fmaf(w[t][u], v, sum[t]);
+#define WK_LINEAR(T, N)                                                                            \
+    extern "C" __global__ __launch_bounds__(128) void wk_linear_##T##x##N(wk_linear_args_t a)      \
+    {                                                                                              \
+        linear<T, N>(a);                                                                           \
     }
-}
+WK_LINEAR(1, 1)
+WK_LINEAR(8, 1)
+WK_LINEAR(6, 2)
 
+/* Gradients of outputs first .. first + T for feature i, if there is such a weight or bias. */
 template <int T>
-GB_DEVICE void linear_sums(const wk_linear_args_t &a, const float *x, int first, int rows, int b0,
-                           int b1, float *sum)
+GB_DEVICE void linear_dw_store(const wk_linear_dw_args_t &a, int first, int i, const float *sum)
 {
-    const float *w[T];
+    if (i > a.inputs)
+        return;
+    float *to = i < a.inputs ? a.dw + (long long)first * a.inputs + i : a.db + first;
+    long long step = i < a.inputs ? a.inputs : 1;
 #pragma unroll
-    for (int t = 0; t < T; t++)
-        w[t] = a.w + (long long)(first + min(t, rows - 1)) * a.w_stride + b0;
-    x += (long long)b0 * L;
-    int b = b0;
-#pragma unroll 1
-    for (; b + 8 <= b1; b += 8) {
-        linear_steps<T, 8>(x, w, sum);
-        x += 8 * L;
-#pragma unroll
-        for (int t = 0; t < T; t++)
-            w[t] += 8;
-    }
-#pragma unroll 1
-    for (; b < b1; b++) {
-        linear_steps<T, 1>(x, w, sum);
-        x += L;
-#pragma unroll
-        for (int t = 0; t < T; t++)
-            w[t]++;
-    }
-}
-
-template <int T>
-GB_DEVICE void linear_dx_sums(const wk_linear_args_t &a, const float *x, int first, int rows,
-                              int b0, int b1, float *sum)
-{
-    const float *w = a.w + (long long)b0 * a.w_stride + first;
-    int b = b0;
-    x += (long long)b0 * L;
-#pragma unroll 1
-    for (; rows >= T && b + 8 <= b1; b += 8) {
-#pragma unroll
-        for (int u = 0; u < 8; u++) {
-            float v = x[u * L];
-#pragma unroll
-            for (int t = 0; t < T; t++)
-                sum[t] = fmaf(w[t], v, sum[t]);
-            w += a.w_stride;
-        }
-        x += 8 * L;
-    }
-#pragma unroll 1
-    for (; b < b1; b++) {
-        float v = *x;
-#pragma unroll
-        for (int t = 0; t < T; t++)
-            sum[t] = fmaf(w[min(t, rows - 1)], v, sum[t]);
-        w += a.w_stride;
-        x += L;
-    }
-}
-
-template <int T, bool DX> GB_DEVICE void linear(const wk_linear_args_t &a)
-{
-    int block = sample_block(a.groups);
-    int begin = tile_index(a.groups) * a.span, end = min(begin + a.span, a.outs);
-    const float *x = a.x + (long long)block * a.depth * L + threadIdx.x;
-    for (int b0 = 0; b0 < a.depth; b0 += DEPTH_PART) {
-        int b1 = min(b0 + DEPTH_PART, a.depth);
-        for (int first = begin; first < end; first += T) {
-            float sum[T];
-            int rows = end - first;
-            long long at = ((long long)block * a.outs + first) * L + threadIdx.x;
-            linear_load<T>(a, at, first, rows, b0 == 0, sum);
-            if (DX)
-                linear_dx_sums<T>(a, x, first, rows, b0, b1, sum);
-            else
-                linear_sums<T>(a, x, first, rows, b0, b1, sum);
-            linear_store<T>(a, at, rows, b1 == a.depth, sum);
-        }
+    for (int t = 0; t < T; t++) {
+        if (first + t >= a.outs)
+            break;
+        to[t * step] = sum[t];
     }
 }
 
 template <int T> GB_DEVICE void linear_dw(const wk_linear_dw_args_t &a)
 {
-    int i = blockIdx.x * L + threadIdx.x;
-    int begin = (int)blockIdx.y * a.span, end = min(begin + a.span, a.outs);
-    for (int first = begin; first < end; first += T) {
-        const float *x = a.xt + (long long)blockIdx.x * a.blocks * L * L + threadIdx.x;
-        const float *dy = a.dy + (long long)first * L;
-        float sum[T];
+    int first = blockIdx.y * T, chunks = a.inputs / L + 1;
+    /* Two chunks of features a thread; the last may be one that another thread has as well. */
+    int chunk = min((int)blockIdx.x * 2, max(chunks - 2, 0)), next = min(chunk + 1, chunks - 1);
+    const float *x0 = a.xt + (long long)chunk * a.blocks * L * L + threadIdx.x;
+    const float *x1 = a.xt + (long long)next * a.blocks * L * L + threadIdx.x;
+    const float *dy = a.dy + (long long)first * L;
+    float sum0[T], sum1[T];
 #pragma unroll
-        for (int t = 0; t < T; t++)
-            sum[t] = 0.0f;
-        for (int block = 0; block < a.blocks; block++) {
+    for (int t = 0; t < T; t++)
+        sum0[t] = sum1[t] = 0.0f;
+    for (int block = 0; block < a.blocks; block++) {
 #pragma unroll 1
-            for (int n = 0; n < L; n += 8) {
+        for (int n = 0; n < L; n += 8) {
 #pragma unroll
-                for (int u = 0; u < 8; u++) {
-                    float v = x[u * L];
+            for (int u = 0; u < 8; u++) {
+                float v0 = x0[u * L], v1 = x1[u * L];
 #pragma unroll
-                    for (int t = 0; t < T; t++)
-                        sum[t] = fmaf(dy[t * L + u], v, sum[t]);
+                for (int t = 0; t < T; t++) {
+                    float g = dy[t * L + u];
+                    sum0[t] = fmaf(g, v0, sum0[t]);
+                    sum1[t] = fmaf(g, v1, sum1[t]);
                 }
-                x += 8 * L;
-                dy += 8;
             }
-            dy += (long long)(a.outs - 1) * L;
+            x0 += 8 * L;
+            x1 += 8 * L;
+            dy += 8;
         }
-        if (i <= a.inputs) {
-            float *to = i < a.inputs ? a.dw + (long long)first * a.inputs + i : a.db + first;
-            long long step = i < a.inputs ? a.inputs : 1;
-#pragma unroll
-            for (int t = 0; t < T; t++) {
-                if (first + t >= end)
-                    break;
-                to[t * step] = sum[t];
-            }
-        }
+        dy += (long long)(a.outs - 1) * L;
     }
+    linear_dw_store<T>(a, first, chunk * L + threadIdx.x, sum0);
+    linear_dw_store<T>(a, first, next * L + threadIdx.x, sum1);
 }
 
-#define WK_LINEAR(T)                                                                               \
-    extern "C" __global__ __launch_bounds__(128) void wk_linear_##T(wk_linear_args_t a)            \
-    {                                                                                              \
-        linear<T, false>(a);                                                                       \
-    }                                                                                              \
-    extern "C" __global__ __launch_bounds__(128) void wk_linear_dx_##T(wk_linear_args_t a)         \
-    {                                                                                              \
-        linear<T, true>(a);                                                                        \
-    }                                                                                              \
-    extern "C" __global__ __launch_bounds__(32) void wk_linear_dw_##T(wk_linear_dw_args_t a)       \
-    {                                                                                              \
-        linear_dw<T>(a);                                                                           \
-    }
-WK_LINEAR(4)
-WK_LINEAR(5)
-WK_LINEAR(6)
-WK_LINEAR(7)
-WK_LINEAR(8)
+extern "C" __global__ __launch_bounds__(32) void wk_linear_dw(wk_linear_dw_args_t a)
+{
+    linear_dw<6>(a);
+}
 
 extern "C" __global__ __launch_bounds__(256) void wk_transpose(wk_transpose_args_t a)
 {
@@ -594,6 +575,21 @@ extern "C" __global__ __launch_bounds__(256) void wk_transpose(wk_transpose_args
         return;
     for (int k = threadIdx.y; k < L; k += 8)
         a.y[((long long)blockIdx.x * a.samples + block * L + k) * L + lane] = tile[lane][k];
+}
+
+extern "C" __global__ __launch_bounds__(256) void wk_turn(wk_turn_args_t a)
+{
+    __shared__ float tile[L][L + 1];
+    int lane = threadIdx.x, c0 = blockIdx.x * L, r0 = blockIdx.y * L;
+    if (c0 + lane < a.columns) {
+        for (int k = threadIdx.y; k < L; k += 8)
+            tile[k][lane] = a.x[(long long)min(r0 + k, a.rows - 1) * a.columns + c0 + lane];
+    }
+    __syncthreads();
+    if (r0 + lane >= a.rows)
+        return;
+    for (int k = threadIdx.y; k < L && c0 + k < a.columns; k += 8)
+        a.y[(long long)(c0 + k) * a.y_row + r0 + lane] = tile[lane][k];
 }
 
 extern "C" __global__ void wk_copy(wk_copy_args_t a)

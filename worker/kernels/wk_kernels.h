@@ -102,19 +102,26 @@ typedef struct {
     int width, size, mask, groups;
 } wk_pool_dx_args_t;
 
-/* y[a] = bias[a] + sum over b of w(a, b) * x[b], relu and mask as above; a block of samples has
- * features without gaps. Forward w(a, b) = w[a * w_stride + b] (kernel wk_linear_<T>), for the input
- * gradient w(a, b) = w[b * w_stride + a] (kernel wk_linear_dx_<T>). X = ceil(outs / span): a thread
- * goes through `span` (a multiple of T) outputs, and keeps partial sums of a part of the depth in y, so
- * that its x stays in the cache. */
+/* y[a] = bias[a] + sum over b of w[a * w_stride + b] * x[b], relu and mask as above; a block of samples
+ * has features without gaps. For the input gradient w are the turned weights. A thread works on T
+ * outputs of N blocks of samples, the number of blocks is N * B * groups. X = ceil(outs / T), kernel
+ * wk_linear_<T>x<N>. */
 typedef struct {
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(const float) w;
     WK_DEVICE_POINTER(const float) bias;
     WK_DEVICE_POINTER(const float) mask;
     WK_DEVICE_POINTER(float) y;
-    int outs, span, depth, w_stride, relu, groups;
+    int outs, depth, w_stride, relu, groups;
 } wk_linear_args_t;
+
+/* Turns a matrix round: y[c * y_row + r] = x[r * columns + c]. Grid (ceil(columns / 32), ceil(rows /
+ * 32)), block (32, 8). */
+typedef struct {
+    WK_DEVICE_POINTER(const float) x;
+    WK_DEVICE_POINTER(float) y;
+    int rows, columns, y_row;
+} wk_turn_args_t;
 
 /* Copies a tensor into one with other strides. X = width, grid.y = rows, grid.z = channels. */
 typedef struct {
@@ -134,14 +141,14 @@ typedef struct {
 
 /* Weight and bias gradient of a linear layer, from its turned input with a feature behind the last
  * that is 1: dw[o][i] = sum over n of dy[o] * x[i] of sample n, db[o] from that feature. dy must have
- * WK_SLACK rows of 32 readable floats behind its last. Grid (ceil((inputs + 1) / 32), ceil(outs /
- * span)), block (32), kernel wk_linear_dw_<T>. */
+ * WK_SLACK rows of 32 readable floats behind its last. Grid (ceil((inputs + 1) / 64), ceil(outs / 6)),
+ * block (32): a thread works on 6 outputs of two features. */
 typedef struct {
     WK_DEVICE_POINTER(const float) dy;
     WK_DEVICE_POINTER(const float) xt;
     WK_DEVICE_POINTER(float) dw;
     WK_DEVICE_POINTER(float) db;
-    int inputs, outs, span, blocks;
+    int inputs, outs, blocks;
 } wk_linear_dw_args_t;
 
 /* Softmax and cross-entropy over `classes` logits: dz = (p - target) * scale, 0 for samples from

@@ -140,6 +140,12 @@ static gb_status_t alloc_group(wk_net_t *net, uint32_t index)
         status = alloc_view(net, g->in, 0, border, &g->dx);
     if (status == GB_OK && g->kind == WK_LINEAR)
         status = alloc_turned(net, g);
+    if (status == GB_OK && g->kind == WK_LINEAR && index > 0) {
+        /* Rows that are no power of two apart do not compete for the same places in a cache. */
+        g->wt_row = (g->out.c + 15) / 16 * 16 + 16;
+        status =
+            wk_device_alloc(net->device, wk_shape_count(g->in) * g->wt_row * sizeof(float), &g->wt);
+    }
     if (status == GB_OK && g->kind == WK_MAXPOOL)
         status = wk_device_alloc(net->device, wk_shape_count(g->out) * net->blocks * WK_LANES,
                                  &g->which);
@@ -210,6 +216,7 @@ static void free_batch(wk_net_t *net)
         wk_device_free(d, g->dy.memory);
         wk_device_free(d, g->which);
         wk_device_free(d, g->xt);
+        wk_device_free(d, g->wt);
     }
     wk_device_free(d, net->logits.memory);
     wk_device_free(d, net->logits_grad);

@@ -102,16 +102,22 @@ static uint32_t conv_span(const wk_net_t *net, uint32_t outs, uint32_t tile)
     return net->wide ? divide_up(outs, tile) * tile : tile;
 }
 
-static uint32_t linear_span(const wk_net_t *net, uint32_t outs, uint32_t tile)
+/* Outputs and blocks of samples of one thread in a linear layer: twelve sums leave a processor with
+ * sixteen registers what it needs beside them. */
+static tile_t linear_tile(const wk_net_t *net, uint32_t outs)
 {
-    uint32_t tiles = divide_up(outs, tile), most = net->wide ? 8 : 1;
-    return (tiles < most ? tiles : most) * tile;
+    if (net->wide && net->blocks % 2 == 0 && outs >= 6)
+        return (tile_t){6, 2};
+    return outs >= 8 ? (tile_t){8, 1} : (tile_t){1, 1};
 }
 
-static uint32_t linear_tile(uint32_t outs)
+/* A thread block has B of the net's height where N blocks of samples a thread leave so many. */
+static uint32_t linear_height(const wk_net_t *net, uint32_t each)
 {
-    static const tile_t tiles[] = {{4, 1}, {5, 1}, {6, 1}, {7, 1}, {8, 1}};
-    return choose_tile(tiles, sizeof(tiles) / sizeof(*tiles), outs, 1).outs;
+    uint32_t blocks = net->blocks / each, height = net->height;
+    while (blocks % height != 0)
+        height--;
+    return height;
 }
 
 /* ---- convolution ---- */
@@ -269,26 +275,34 @@ static gb_status_t pool_dx(wk_net_t *net, wk_group_t *g, const wk_view_t *y)
 
 /* ---- linear ---- */
 
+/* Launch of a linear layer's product, forward or for the input gradient. */
+static gb_status_t linear_product(wk_net_t *net, wk_node_t *list, uint32_t *count,
+                                  const wk_linear_args_t *product)
+{
+    wk_linear_args_t args = *product;
+    tile_t tile = linear_tile(net, (uint32_t)args.outs);
+    uint32_t height = linear_height(net, tile.columns);
+    char kernel[48];
+    snprintf(kernel, sizeof(kernel), "wk_linear_%ux%u", tile.outs, tile.columns);
+    args.groups = (int)(net->blocks / tile.columns / height);
+    unsigned grid[3] = {divide_up((uint32_t)args.outs, tile.outs) * (unsigned)args.groups, 1, 1};
+    return append(net, list, count, kernel, grid, WK_LANES, height, &args, sizeof(args));
+}
+
 static gb_status_t linear_forward(wk_net_t *net, wk_group_t *g, const wk_view_t *y)
 {
-    uint32_t tile = linear_tile(g->out.c), inputs = (uint32_t)wk_shape_count(g->in);
-    uint32_t span = linear_span(net, g->out.c, tile);
-    char kernel[32];
-    snprintf(kernel, sizeof(kernel), "wk_linear_%u", tile);
+    uint32_t inputs = (uint32_t)wk_shape_count(g->in);
     wk_linear_args_t args = {
         .x = g->x.base,
         .w = tensor(net->params, net, g->weight),
         .bias = tensor(net->params, net, g->weight + 1),
         .y = y->base,
         .outs = (int)g->out.c,
-        .span = (int)span,
         .depth = (int)inputs,
         .w_stride = (int)inputs,
         .relu = g->relu,
-        .groups = (int)net->rounds,
     };
-    unsigned grid[3] = {divide_up(g->out.c, span) * net->rounds, 1, 1};
-    return forward(net, kernel, grid, &args, sizeof(args));
+    return linear_product(net, net->forward, &net->forward_count, &args);
 }
 
 static gb_status_t linear_transpose(wk_net_t *net, wk_group_t *g)
@@ -306,43 +320,44 @@ static gb_status_t linear_transpose(wk_net_t *net, wk_group_t *g)
 
 static gb_status_t linear_dw(wk_net_t *net, wk_group_t *g)
 {
-    uint32_t tile = linear_tile(g->out.c), span = linear_span(net, g->out.c, tile);
-    char kernel[32];
-    snprintf(kernel, sizeof(kernel), "wk_linear_dw_%u", tile);
+    uint32_t inputs = (uint32_t)wk_shape_count(g->in);
     wk_linear_dw_args_t args = {
         .dy = g->dy.base,
         .xt = g->xt,
         .dw = tensor(net->grads, net, g->weight),
         .db = tensor(net->grads, net, g->weight + 1),
-        .inputs = (int)wk_shape_count(g->in),
+        .inputs = (int)inputs,
         .outs = (int)g->out.c,
-        .span = (int)span,
         .blocks = (int)net->blocks,
     };
-    unsigned grid[3] = {divide_up((uint32_t)wk_shape_count(g->in) + 1, WK_LANES),
-                        divide_up(g->out.c, span), 1};
-    return backward_block(net, kernel, grid, WK_LANES, 1, &args, sizeof(args));
+    unsigned grid[3] = {divide_up(inputs + 1, 2 * WK_LANES), divide_up(g->out.c, 6), 1};
+    return backward_block(net, "wk_linear_dw", grid, WK_LANES, 1, &args, sizeof(args));
 }
 
 static gb_status_t linear_dx(wk_net_t *net, wk_group_t *g, int mask)
 {
-    uint32_t inputs = (uint32_t)wk_shape_count(g->in), tile = linear_tile(inputs);
-    uint32_t span = linear_span(net, inputs, tile);
-    char kernel[32];
-    snprintf(kernel, sizeof(kernel), "wk_linear_dx_%u", tile);
+    uint32_t inputs = (uint32_t)wk_shape_count(g->in);
+    wk_turn_args_t turn = {
+        .x = tensor(net->params, net, g->weight),
+        .y = g->wt,
+        .rows = (int)g->out.c,
+        .columns = (int)inputs,
+        .y_row = (int)g->wt_row,
+    };
+    unsigned grid[3] = {divide_up(inputs, WK_LANES), divide_up(g->out.c, WK_LANES), 1};
+    gb_status_t status = backward_block(net, "wk_turn", grid, WK_LANES, 8, &turn, sizeof(turn));
+    if (status != GB_OK)
+        return status;
     wk_linear_args_t args = {
         .x = g->dy.base,
-        .w = tensor(net->params, net, g->weight),
+        .w = g->wt,
         .mask = mask ? g->x.base : 0,
         .y = g->dx.base,
         .outs = (int)inputs,
-        .span = (int)span,
         .depth = (int)g->out.c,
-        .w_stride = (int)inputs,
-        .groups = (int)net->rounds,
+        .w_stride = (int)g->wt_row,
     };
-    unsigned grid[3] = {divide_up(inputs, span) * net->rounds, 1, 1};
-    return backward(net, kernel, grid, &args, sizeof(args));
+    return linear_product(net, net->backward, &net->backward_count, &args);
 }
 
 /* Copies the next layer's dx into this layer's dy, where that needs a border. */

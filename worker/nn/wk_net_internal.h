@@ -26,6 +26,8 @@ typedef struct {
     wk_view_t dy;      /* gradient of the output, as this layer reads it */
     CUdeviceptr which; /* max-pooling: places of the maxima */
     CUdeviceptr xt;    /* linear: turned input with a feature that is 1 */
+    CUdeviceptr wt;    /* linear: turned weights, [inputs][wt_row], for the input gradient */
+    uint32_t wt_row;
 } wk_group_t;
 
 #define WK_MAX_LAUNCHES (6 * WK_MAX_LAYERS)
