@@ -1,57 +1,15 @@
 /* The remote client against a real proxy: what calls do, and which errors they find.
- * usage: test_remote_calls null|cpu      with `null`, contents of memory are not checked */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <pthread.h>
+ * usage: test_remote_calls null|cpu */
+#include "tests/e2e/remoting/remote.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "common/cuda/gb_driver.h"
-#include "tests/e2e/remoting/proxy.h"
-#include "tests/e2e/remoting/saxpy_ptx.h"
-
-#define OK(call) assert_int_equal((call), CUDA_SUCCESS)
-#define FAILS(call, error) assert_int_equal((call), (error))
-
-static const gb_cuda_table_t *cuda;
-static int real; /* the driver computes */
-static CUcontext context;
-static CUmodule module;
-static CUfunction saxpy;
-
-static void start(void)
-{
-    OK(cuda->cuInit(0));
-    OK(cuda->cuInit(0));
-    OK(cuda->cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuda->cuCtxSetCurrent(context));
-    OK(cuda->cuModuleLoadData(&module, saxpy_ptx));
-    OK(cuda->cuModuleGetFunction(&saxpy, module, "saxpy"));
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    start();
-    return 0;
-}
 
 static void expect(const float *y, unsigned n, float factor)
 {
     for (unsigned i = 0; real && i < n; i++)
         if (y[i] != factor * (float)(i % 1000))
             fail_msg("element %u is %f", i, (double)y[i]);
-}
-
-static float *numbers(unsigned n)
-{
-    float *x = malloc(n * sizeof(*x));
-    for (unsigned i = 0; i < n; i++)
-        x[i] = (float)(i % 1000);
-    return x;
 }
 
 /* All ways to launch, over a size that is no multiple of anything. */
@@ -346,6 +304,8 @@ static void bad_modules(void **state)
 static void many_images(void **state)
 {
     (void)state;
+    if (real)
+        return; /* the same, but with many megabytes of text to parse */
     enum { IMAGES = 18, PADDING = 4 << 20 };
     size_t size = sizeof(saxpy_ptx) + PADDING;
     char *image = malloc(size);
@@ -486,146 +446,6 @@ static void primary_context_again(void **state)
     OK(cuda->cuModuleGetFunction(&saxpy, module, "saxpy"));
 }
 
-/* ---- threads ---- */
-
-enum { THREADS = 4, ROUNDS = 30 };
-
-static void *worker(void *arg)
-{
-    unsigned n = 2000 + (unsigned)(uintptr_t)arg * 17;
-    float a = 1, *x = numbers(n), *y = malloc(n * sizeof(*y));
-    CUdeviceptr dx, dy;
-    CUcontext before;
-    CUstream stream;
-    CUresult result = cuda->cuCtxGetCurrent(&before);
-    if (before) /* of another thread */
-        return (void *)1;
-    if (!result)
-        result = cuda->cuCtxSetCurrent(context);
-    for (int round = 0; round < ROUNDS && !result; round++) {
-        CUresult (*const steps)(CUdeviceptr *, size_t) = cuda->cuMemAlloc_v2;
-        result = steps(&dx, n * 4);
-        result = result ? result : steps(&dy, n * 4);
-        result = result ? result : cuda->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-        result = result ? result : cuda->cuMemcpyHtoDAsync_v2(dx, x, n * 4, stream);
-        result = result ? result : cuda->cuMemsetD32Async(dy, 0, n, stream);
-        void *args[] = {&dy, &dx, &a, &n};
-        for (int k = 0; k < 5 && !result; k++)
-            result = cuda->cuLaunchKernel(saxpy, (n + 127) / 128, 1, 1, 128, 1, 1, 0, stream, args,
-                                          NULL);
-        result = result ? result : cuda->cuMemcpyDtoHAsync_v2(y, dy, n * 4, stream);
-        for (unsigned i = 0; real && i < n && !result; i++)
-            if (y[i] != 5 * x[i])
-                result = CUDA_ERROR_UNKNOWN;
-        result = result ? result : cuda->cuStreamDestroy_v2(stream);
-        result = result ? result : cuda->cuMemFree_v2(dx);
-        result = result ? result : cuda->cuMemFree_v2(dy);
-    }
-    free(x);
-    free(y);
-    return (void *)(uintptr_t)result;
-}
-
-static void threads(void **state)
-{
-    (void)state;
-    pthread_t all[THREADS];
-    for (uintptr_t i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&all[i], NULL, worker, (void *)i), 0);
-    for (int i = 0; i < THREADS; i++) {
-        void *result;
-        pthread_join(all[i], &result);
-        assert_int_equal((uintptr_t)result, 0);
-    }
-}
-
-static void *nothing_much(void *arg)
-{
-    CUcontext current;
-    (void)arg;
-    cuda->cuCtxSetCurrent(context);
-    cuda->cuCtxGetCurrent(&current);
-    return (void *)(uintptr_t)cuda->cuStreamQuery(CU_STREAM_PER_THREAD);
-}
-
-/* More threads than there are lanes, one after the other. */
-static void many_threads(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 600; i++) {
-        pthread_t thread;
-        void *result;
-        assert_int_equal(pthread_create(&thread, NULL, nothing_much, NULL), 0);
-        pthread_join(thread, &result);
-        assert_int_equal((uintptr_t)result, 0);
-    }
-}
-
-/* What one thread has queued is seen by another thread's copy, once told: no flush in between. */
-typedef struct {
-    CUdeviceptr p;
-    unsigned want, got;
-    CUresult result;
-} handover_t;
-
-static void *read_back(void *arg)
-{
-    handover_t *h = arg;
-    h->result = cuda->cuCtxSetCurrent(context);
-    if (!h->result)
-        h->result = cuda->cuMemcpyDtoH_v2(&h->got, h->p, 4);
-    return NULL;
-}
-
-static void handed_over(void **state)
-{
-    (void)state;
-    handover_t h = {0};
-    OK(cuda->cuMemAlloc_v2(&h.p, 4));
-    for (unsigned i = 1; i <= 50; i++) {
-        pthread_t thread;
-        h.want = i;
-        OK(cuda->cuMemsetD32Async(h.p, i, 1, NULL));
-        assert_int_equal(pthread_create(&thread, NULL, read_back, &h), 0);
-        pthread_join(thread, NULL);
-        OK(h.result);
-        assert_true(!real || h.got == i);
-    }
-    OK(cuda->cuMemFree_v2(h.p));
-}
-
-/* A wait that blocks one thread leaves the others going: the second thread ends the first one's wait. */
-static void *wait_for_flag(void *arg)
-{
-    (void)arg;
-    CUresult result = cuda->cuCtxSetCurrent(context);
-    return (void *)(uintptr_t)(result ? result : cuda->cuStreamSynchronize(*(CUstream *)arg));
-}
-
-static void other_lanes_go_on(void **state)
-{
-    (void)state;
-    CUstream waiting, writing;
-    CUdeviceptr flag;
-    pthread_t thread;
-    void *result;
-    OK(cuda->cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING));
-    OK(cuda->cuStreamCreate(&writing, CU_STREAM_NON_BLOCKING));
-    OK(cuda->cuMemAlloc_v2(&flag, 4));
-    OK(cuda->cuMemsetD32Async(flag, 0, 1, writing));
-    OK(cuda->cuStreamSynchronize(writing));
-    OK(cuda->cuStreamWaitValue32_v2(waiting, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
-    assert_int_equal(pthread_create(&thread, NULL, wait_for_flag, &waiting), 0);
-    for (int i = 0; i < 20; i++)
-        OK(cuda->cuStreamSynchronize(writing));
-    OK(cuda->cuStreamWriteValue32_v2(writing, flag, 1, 0));
-    pthread_join(thread, &result);
-    assert_int_equal((uintptr_t)result, 0);
-    OK(cuda->cuStreamDestroy_v2(waiting));
-    OK(cuda->cuStreamDestroy_v2(writing));
-    OK(cuda->cuMemFree_v2(flag));
-}
-
 /* A fault sticks to its context. It comes last. */
 static void faults_stick(void **state)
 {
@@ -670,7 +490,7 @@ static void copies_after_a_context_has_gone(void **state)
     }
     free(out);
     free(back);
-    start();
+    remote_set_up(state);
 }
 
 int main(int argc, char **argv)
@@ -690,23 +510,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(own_contexts),
         cmocka_unit_test(primary_context_again),
         cmocka_unit_test(copies_after_a_context_has_gone),
-        cmocka_unit_test(threads),
-        cmocka_unit_test(many_threads),
-        cmocka_unit_test(handed_over),
-        cmocka_unit_test(other_lanes_go_on),
         cmocka_unit_test(faults_stick),
     };
     proxy_t proxy;
-    const gb_driver_t *driver;
-    const char *kind = argc > 1 ? argv[1] : "null";
-    need_compiler(kind);
-    real = strcmp(kind, "null") != 0;
-    proxy_start(&proxy, kind);
-    setenv("GABLE_PROXIES", proxy.endpoint, 1);
-    if (gb_driver_open(GABLE_BUILD_DIR "/lib/gable/remote/libcuda.so.1", &driver))
-        return 1;
-    cuda = &driver->table;
-    int failed = cmocka_run_group_tests(tests, set_up, NULL);
+    remote_open(argc, argv, &proxy);
+    int failed = cmocka_run_group_tests(tests, remote_set_up, NULL);
     proxy_stop(&proxy);
     return failed;
 }
