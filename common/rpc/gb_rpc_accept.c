@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/core/gb_clock.h"
@@ -117,27 +118,6 @@ static void name_peer(const struct sockaddr_storage *address, socklen_t size, ch
     snprintf(out, out_size, "%s:%s", host, port);
 }
 
-static void take_one(gb_rpc_acceptor_t *acceptor)
-{
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    int fd =
-        accept4(acceptor->fd, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
-        return;
-    if (acceptor->count == MAX_FRESH) {
-        gb_log(GB_LOG_WARN, "gRPC port: too many silent connections, closed a new one");
-        close(fd);
-        return;
-    }
-    int one = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    fresh_t *fresh = &acceptor->fresh[acceptor->count++];
-    fresh->fd = fd;
-    fresh->until_ms = now_ms() + PATIENCE_MS;
-    name_peer(&address, size, fresh->peer, sizeof fresh->peer);
-}
-
 static void forget(gb_rpc_acceptor_t *acceptor, int place)
 {
     acceptor->fresh[place] = acceptor->fresh[--acceptor->count];
@@ -149,6 +129,45 @@ static void refuse(gb_rpc_acceptor_t *acceptor, int place, const char *why)
     gb_log(GB_LOG_WARN, "gRPC port: closed the connection from %s: %s", fresh->peer, why);
     close(fresh->fd);
     forget(acceptor, place);
+}
+
+/* Silent connections must not keep honest ones out, who speak at once. */
+static int oldest(const gb_rpc_acceptor_t *acceptor)
+{
+    int found = 0;
+    for (int i = 1; i < acceptor->count; i++)
+        if (acceptor->fresh[i].until_ms < acceptor->fresh[found].until_ms)
+            found = i;
+    return found;
+}
+
+/* Out of descriptors: the connection stays in the queue, and asking again at once would only spin. */
+static void wait_for_room(void)
+{
+    struct timespec nap = {0, 100000000};
+    gb_log(GB_LOG_WARN, "gRPC port: cannot accept: %s", strerror(errno));
+    nanosleep(&nap, NULL);
+}
+
+static void take_one(gb_rpc_acceptor_t *acceptor)
+{
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    int fd =
+        accept4(acceptor->fd, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+            wait_for_room();
+        return;
+    }
+    if (acceptor->count == MAX_FRESH)
+        refuse(acceptor, oldest(acceptor), "it is silent while others wait");
+    int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    fresh_t *fresh = &acceptor->fresh[acceptor->count++];
+    fresh->fd = fd;
+    fresh->until_ms = now_ms() + PATIENCE_MS;
+    name_peer(&address, size, fresh->peer, sizeof fresh->peer);
 }
 
 static void look_at(gb_rpc_acceptor_t *acceptor, int place)

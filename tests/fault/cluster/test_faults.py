@@ -106,7 +106,7 @@ class Garbage(unittest.TestCase):
         self.addCleanup(c.close)
         c.start_server()
         host, port = c.address.split(":")
-        idle = [socket.create_connection((host, int(port))) for _ in range(100)]
+        idle = [socket.create_connection((host, int(port))) for _ in range(300)]
         self.assertEqual(c.gable("status").returncode, 0)
         for s in idle:
             s.close()
