@@ -100,6 +100,23 @@ static unsigned strips_for(const cpu_analysis_t *a, unsigned lanes, unsigned reg
     return 1;
 }
 
+/* Does a loop load vectors that all strips of a group use? */
+static bool shares_loads(const cpu_analysis_t *a)
+{
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        const cpu_node_t *n = &a->nodes[b];
+        for (uint32_t k = 0; n->loop != CPU_NO_LOOP && k < n->count; k++) {
+            const ptx_instr_t *i = &a->f->instrs[n->first + k];
+            const ptx_operand_t *d = i->op == PTX_OP_LD ? ptx_dst(a->f, i, 0) : NULL;
+            if (d != NULL && d->kind == PTX_OPERAND_REG && !a->values[d->index].per_strip &&
+                a->values[d->index].form.tag == CPU_FORM_VARYING) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, bool avx512)
 {
     unsigned lanes = avx512 ? V4_LANES : V3_LANES;
@@ -128,6 +145,10 @@ gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, boo
                                                : strips_for(a, lanes, registers);
     if (strips != 1) {
         c->strips = strips;
+        cpu_analyse_forms(a);
+    }
+    if (o->strips == 0 && strips > 2 && !shares_loads(a)) { /* little to gain, longer to compile */
+        c->strips = 2;
         cpu_analyse_forms(a);
     }
     return GB_OK;

@@ -67,11 +67,10 @@ typedef struct cpu_gen {
 
     /* of the launch */
     val_t launch, ctx, group, state;
-    val_t helpers, params, globals, cancel, shared, shared_bytes, local, window_base, window_bytes;
+    val_t params, globals, cancel, shared, shared_bytes, local, window_base, window_bytes;
     val_t ctaid[3], nctaid[3], ntid[3];
     val_t column[GEN_MAX_STRIPS], row_y[GEN_MAX_STRIPS], row_z[GEN_MAX_STRIPS];
     val_t linear[GEN_MAX_STRIPS]; /* linear number of lane 0's thread */
-    val_t strip[GEN_MAX_STRIPS];  /* number of the strip */
     val_t buffer;                 /* scratch of the function: addresses, then 64 bytes per lane */
     gen_limit_t limits[GEN_MAX_EXTENTS];
     unsigned limit_count;
@@ -227,6 +226,7 @@ unsigned gen_address_bits(const cpu_gen_t *gen, const ptx_operand_t *o);
 val_t gen_buffer(cpu_gen_t *gen, uint64_t offset);
 val_t gen_offset(cpu_gen_t *gen, val_t pointer, uint64_t offset);
 val_t gen_helper(cpu_gen_t *gen, size_t offset, type_t *type, val_t *args, unsigned count);
+val_t gen_strip_number(cpu_gen_t *gen, unsigned g);       /* i32, as helpers want it */
 unsigned gen_align(const cpu_gen_t *gen, unsigned bytes); /* that accesses may rely on */
 
 #endif

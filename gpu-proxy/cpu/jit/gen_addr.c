@@ -26,7 +26,10 @@ val_t gen_buffer(cpu_gen_t *gen, uint64_t offset)
 
 val_t gen_helper(cpu_gen_t *gen, size_t offset, type_t *type, val_t *args, unsigned count)
 {
-    val_t p = LLVMBuildLoad2(B, gen->ptr, gen_offset(gen, gen->helpers, offset), "");
+    /* read here, as calls are rare: a value at the function's start would occupy a register */
+    val_t table = gen_offset(gen, gen->launch, offsetof(cpu_launch_t, helpers));
+    table = LLVMBuildLoad2(B, gen->ptr, table, "");
+    val_t p = LLVMBuildLoad2(B, gen->ptr, gen_offset(gen, table, offset), "");
     return LLVMBuildCall2(B, *type, p, args, count, "");
 }
 
@@ -346,4 +349,10 @@ val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a)
         v = LLVMBuildSelect(B, gen->mask, v, gen_splat(gen, harmless), "");
     }
     return v;
+}
+
+val_t gen_strip_number(cpu_gen_t *gen, unsigned g)
+{
+    val_t first = LLVMBuildMul(B, gen->group, LLVMConstInt(gen->i32, gen->G, 0), "");
+    return LLVMBuildAdd(B, first, LLVMConstInt(gen->i32, g, 0), "");
 }

@@ -46,7 +46,7 @@ void gen_atomic(cpu_gen_t *gen)
                      gen_buffer(gen, BUFFER_ADDRESSES),
                      gen_mask_i32(gen),
                      LLVMConstInt(gen->i32, gen_access(&a), 0),
-                     gen->strip[gen->g],
+                     gen_strip_number(gen, gen->g),
                      LLVMConstInt(gen->i32, cpu_atomic_pack(i->mode, i->type), 0),
                      gen_buffer(gen, BUFFER_A),
                      gen_buffer(gen, BUFFER_B),

@@ -210,7 +210,7 @@ void gen_trap(cpu_gen_t *gen)
     type_t params[4] = {gen->ptr, gen->i32, gen->i32, gen->i32};
     type_t type = LLVMFunctionType(gen->i32, params, 4, 0);
     val_t args[4] = {gen->launch, LLVMConstInt(gen->i32, CPU_FAULT_TRAP, 0), gen_mask_i32(gen),
-                     gen->strip[gen->g]};
+                     gen_strip_number(gen, gen->g)};
     val_t st = gen_helper(gen, offsetof(cpu_helpers_t, fault), &type, args, 4);
     val_t always = gen_any(gen, gen->mask == NULL ? LLVMConstInt(gen->i1, 1, 0) : gen->mask);
     gen_return_if(gen, always, st);

@@ -50,7 +50,6 @@ static void place_strips(cpu_gen_t *gen)
     val_t first = mul(gen, gen->group, constant(gen, gen->G));
     for (unsigned g = 0; g < gen->G; g++) {
         val_t strip = add(gen, first, constant(gen, g)), row = NULL;
-        gen->strip[g] = strip;
         if (layout == CPU_LAYOUT_WARPS) {
             gen->linear[g] = mul(gen, strip, constant(gen, gen->W));
             continue;
@@ -77,7 +76,6 @@ void gen_setup(cpu_gen_t *gen)
     gen->ctx = LLVMGetParam(gen->fn, 1);
     gen->group = LLVMGetParam(gen->fn, 2);
     gen->state = LLVMGetParam(gen->fn, 3);
-    gen->helpers = field(gen, offsetof(cpu_launch_t, helpers), gen->ptr);
     gen->params = field(gen, offsetof(cpu_launch_t, params), gen->ptr);
     gen->globals = field(gen, offsetof(cpu_launch_t, globals), gen->ptr);
     gen->cancel = field(gen, offsetof(cpu_launch_t, cancel), gen->ptr);

@@ -52,7 +52,7 @@ static void call(cpu_gen_t *gen, size_t helper, val_t *args, unsigned count, uns
     for (unsigned g = each ? 0 : gen->g; g < (each ? gen->G : gen->g + 1); g++) {
         gen->mask = each ? LLVMBuildAnd(B, all, gen->masks[g], "") : all;
         args[mask_at] = gen_mask_i32(gen);
-        args[strip_at] = gen->strip[g];
+        args[strip_at] = gen_strip_number(gen, g);
         val_t st = gen_helper(gen, helper, &type, args, count);
         gen_return_if(gen, LLVMBuildICmp(B, LLVMIntSLT, st, gen_like(st, 0), ""), st);
     }
