@@ -182,37 +182,46 @@ WK_CONV_BOTH(2, 5)
 WK_CONV(1, 1, 0)
 WK_CONV(2, 4, 0)
 
-/* Adds up value[0..COUNT) over the thread block (32, B), in a fixed order; COUNT is at most 32. Thread
- * (k, 0) holds the total of value[k] at the end. */
-template <int COUNT> GB_DEVICE float block_totals(const float *value)
+/* Adds up part[k][..][..] over the thread block (32, B) for each k, in a fixed order: half a warp's worth
+ * of sums is left in part[k][0][0..16). Every thread has written its own place before. */
+template <int COUNT> GB_DEVICE void block_add(float (*part)[4][L])
 {
-    __shared__ float part[COUNT][4][L];
     int lane = threadIdx.x;
-    __syncthreads(); /* an earlier call may still read */
-#pragma unroll
-    for (int k = 0; k < COUNT; k++)
-        part[k][threadIdx.y][lane] = value[k];
     __syncthreads();
     if (threadIdx.y == 0) {
-        for (int y = 1; y < (int)blockDim.y; y++) {
-#pragma unroll
-            for (int k = 0; k < COUNT; k++)
-                part[k][0][lane] += part[k][y][lane];
+        for (int k = 0; k < COUNT; k++) {
+            float sum = part[k][0][lane];
+            for (int y = 1; y < (int)blockDim.y; y++)
+                sum += part[k][y][lane];
+            part[k][0][lane] = sum;
         }
     }
     __syncthreads();
     if (threadIdx.y == 0 && lane < L / 2) {
-#pragma unroll
         for (int k = 0; k < COUNT; k++)
             part[k][0][lane] += part[k][0][lane + L / 2];
     }
     __syncthreads();
+}
+
+/* What block_add has left for one k. */
+GB_DEVICE float last_half(const float *part)
+{
     float total = 0.0f;
-    if (threadIdx.y == 0 && lane < COUNT) {
-        for (int i = 0; i < L / 2; i++)
-            total += part[lane][0][i];
-    }
+    for (int i = 0; i < L / 2; i++)
+        total += part[i];
     return total;
+}
+
+/* Adds up value[0..COUNT), COUNT at most 32; thread (k, 0) holds the total of value[k] at the end. */
+template <int COUNT> GB_DEVICE float block_totals(const float *value)
+{
+    __shared__ float part[COUNT][4][L];
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+        part[k][threadIdx.y][threadIdx.x] = value[k];
+    block_add<COUNT>(part);
+    return threadIdx.y == 0 && threadIdx.x < COUNT ? last_half(part[threadIdx.x][0]) : 0.0f;
 }
 
 template <int TO> GB_DEVICE void conv_db(const wk_conv_dw_args_t &a)
@@ -279,11 +288,10 @@ GB_DEVICE int conv_dw_columns(int q, int width, const float **x, const float **d
     return q;
 }
 
-/* One row i of the kernel, KW taps from column j0 on, of TO filters. */
+/* One row i of the kernel, KW taps from column j0 on, of TO filters: this thread's samples. */
 template <int TO, int KW>
-GB_DEVICE void conv_dw_row(const wk_conv_dw_args_t &a, int c, int first, int i, int j0)
+GB_DEVICE void conv_dw_row(const wk_conv_dw_args_t &a, int c, int first, int i, int j0, float *sum)
 {
-    float sum[TO * KW];
 #pragma unroll
     for (int k = 0; k < TO * KW; k++)
         sum[k] = 0.0f;
@@ -303,23 +311,34 @@ GB_DEVICE void conv_dw_row(const wk_conv_dw_args_t &a, int c, int first, int i, 
             conv_dw_columns<TO, KW, 1>(q, a.width, &x, dy, sum);
         }
     }
-    float total = block_totals<TO * KW>(sum);
-    int o = threadIdx.x / KW, j = threadIdx.x % KW;
-    if (threadIdx.y == 0 && o < TO && first + o < a.outs)
-        a.dw[(((long long)(first + o) * a.channels + c) * a.kernel + i) * a.kernel + j0 + j] =
-            total;
 }
 
-/* The rows of a K x K kernel one after the other, while dy and x are in the cache. */
+/* The rows of a K x K kernel one after the other, without a barrier between them: a thread's dy and x
+ * stay in the cache. */
 template <int TO, int K> GB_DEVICE void conv_dw(const wk_conv_dw_args_t &a)
 {
+    __shared__ float part[K * TO * K][4][L];
     int c = blockIdx.y, first = blockIdx.z * TO;
     if (c == a.channels) {
         conv_db<TO>(a);
         return;
     }
-    for (int i = 0; i < K; i++)
-        conv_dw_row<TO, K>(a, c, first, i, 0);
+    for (int i = 0; i < K; i++) {
+        float sum[TO * K];
+        conv_dw_row<TO, K>(a, c, first, i, 0, sum);
+#pragma unroll
+        for (int k = 0; k < TO * K; k++)
+            part[i * TO * K + k][threadIdx.y][threadIdx.x] = sum[k];
+    }
+    block_add<K * TO * K>(part);
+    if (threadIdx.y > 0)
+        return;
+    for (int k = threadIdx.x; k < K * TO * K; k += L) {
+        int i = k / (TO * K), o = k / K % TO, j = k % K;
+        if (first + o < a.outs)
+            a.dw[(((long long)(first + o) * a.channels + c) * K + i) * K + j] =
+                last_half(part[k][0]);
+    }
 }
 
 extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_5(wk_conv_dw_args_t a)
@@ -333,13 +352,19 @@ extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_3(wk_conv_dw_args_t
 /* Kernels of any size, a tap at a time. */
 extern "C" __global__ __launch_bounds__(128) void wk_conv_dw_any(wk_conv_dw_args_t a)
 {
-    int c = blockIdx.y, first = blockIdx.z * 4;
-    if (c < a.channels) {
-        for (int j = 0; j < a.kernel; j++)
-            conv_dw_row<4, 1>(a, c, first, blockIdx.x, j);
-    } else if (blockIdx.x == 0) {
-        conv_db<4>(a);
+    int c = blockIdx.y, first = blockIdx.z * 4, i = blockIdx.x / a.kernel,
+        j = blockIdx.x % a.kernel;
+    if (c == a.channels) {
+        if (blockIdx.x == 0)
+            conv_db<4>(a);
+        return;
     }
+    float sum[4];
+    conv_dw_row<4, 1>(a, c, first, i, j, sum);
+    float total = block_totals<4>(sum);
+    int o = threadIdx.x;
+    if (threadIdx.y == 0 && o < 4 && first + o < a.outs)
+        a.dw[(((long long)(first + o) * a.channels + c) * a.kernel + i) * a.kernel + j] = total;
 }
 
 /* ---- max-pooling ---- */

@@ -71,7 +71,7 @@ typedef struct {
  *   db[o] = sum of dy[o]
  * One thread block (32, B) goes through all samples in `groups` rounds; the last row of the grid makes
  * db. wk_conv_dw_5 (5x5): grid (1, channels + 1, ceil(outs / 2)); wk_conv_dw_3 (3x3): grid (1,
- * channels + 1, ceil(outs / 4)); wk_conv_dw_any: grid (kernel, channels + 1, ceil(outs / 4)). */
+ * channels + 1, ceil(outs / 4)); wk_conv_dw_any: grid (kernel * kernel, channels + 1, ceil(outs / 4)). */
 typedef struct {
     WK_DEVICE_POINTER(const float) dy;
     WK_DEVICE_POINTER(const float) x;

@@ -180,7 +180,7 @@ static gb_status_t conv_dw(wk_net_t *net, wk_group_t *g)
         .width = (int)g->out.w,
         .groups = (int)net->rounds,
     };
-    unsigned parts = g->kernel == 5 || g->kernel == 3 ? 1 : g->kernel;
+    unsigned parts = g->kernel == 5 || g->kernel == 3 ? 1 : g->kernel * g->kernel;
     unsigned grid[3] = {parts, g->in.c + 1, divide_up(g->out.c, outs)};
     return backward(net, kernel, grid, &args, sizeof(args));
 }
