@@ -9,7 +9,7 @@
 
 #define L WK_LANES
 
-/* Block of 32 samples that this thread works on. */
+/* Block of samples that this thread works on. */
 GB_DEVICE int sample_block(int groups)
 {
     return (int)(blockIdx.x % (unsigned)groups) * blockDim.y + threadIdx.y;
@@ -182,9 +182,9 @@ WK_CONV_BOTH(2, 5)
 WK_CONV(1, 1, 0)
 WK_CONV(2, 4, 0)
 
-/* Adds up part[k][..][..] over the thread block (32, B) for each k, in a fixed order: half a warp's worth
+/* Adds up part[k][..][..] over the thread block (16, B) for each k, in a fixed order: half a warp's worth
  * of sums is left in part[k][0][0..16). Every thread has written its own place before. */
-template <int COUNT> GB_DEVICE void block_add(float (*part)[4][L])
+template <int COUNT> GB_DEVICE void block_add(float (*part)[WK_HEIGHT][L])
 {
     int lane = threadIdx.x;
     __syncthreads();
@@ -213,10 +213,10 @@ GB_DEVICE float last_half(const float *part)
     return total;
 }
 
-/* Adds up value[0..COUNT), COUNT at most 32; thread (k, 0) holds the total of value[k] at the end. */
+/* Adds up value[0..COUNT), COUNT at most 16; thread (k, 0) holds the total of value[k] at the end. */
 template <int COUNT> GB_DEVICE float block_totals(const float *value)
 {
-    __shared__ float part[COUNT][4][L];
+    __shared__ float part[COUNT][WK_HEIGHT][L];
 #pragma unroll
     for (int k = 0; k < COUNT; k++)
         part[k][threadIdx.y][threadIdx.x] = value[k];
@@ -317,7 +317,7 @@ GB_DEVICE void conv_dw_row(const wk_conv_dw_args_t &a, int c, int first, int i, 
  * stay in the cache. */
 template <int TO, int K> GB_DEVICE void conv_dw(const wk_conv_dw_args_t &a)
 {
-    __shared__ float part[K * TO * K][4][L];
+    __shared__ float part[K * TO * K][WK_HEIGHT][L];
     int c = blockIdx.y, first = blockIdx.z * TO;
     if (c == a.channels) {
         conv_db<TO>(a);
@@ -582,12 +582,12 @@ template <int T> GB_DEVICE void linear_dw(const wk_linear_dw_args_t &a)
     linear_dw_store<T>(a, first, next * L + threadIdx.x, sum1);
 }
 
-extern "C" __global__ __launch_bounds__(32) void wk_linear_dw(wk_linear_dw_args_t a)
+extern "C" __global__ __launch_bounds__(16) void wk_linear_dw(wk_linear_dw_args_t a)
 {
     linear_dw<6>(a);
 }
 
-extern "C" __global__ __launch_bounds__(256) void wk_transpose(wk_transpose_args_t a)
+extern "C" __global__ __launch_bounds__(128) void wk_transpose(wk_transpose_args_t a)
 {
     __shared__ float tile[L][L + 1];
     int lane = threadIdx.x, f0 = blockIdx.x * L, block = blockIdx.y;
@@ -602,7 +602,7 @@ extern "C" __global__ __launch_bounds__(256) void wk_transpose(wk_transpose_args
         a.y[((long long)blockIdx.x * a.samples + block * L + k) * L + lane] = tile[lane][k];
 }
 
-extern "C" __global__ __launch_bounds__(256) void wk_turn(wk_turn_args_t a)
+extern "C" __global__ __launch_bounds__(128) void wk_turn(wk_turn_args_t a)
 {
     __shared__ float tile[L][L + 1];
     int lane = threadIdx.x, c0 = blockIdx.x * L, r0 = blockIdx.y * L;

@@ -1,18 +1,19 @@
 /* wk_kernels.h - arguments of the kernels in wk_kernels.cu, shared by host and device.
  *
- * Layout of activations on the device: [block][channel][row][column][lane], where a block is 32 samples
- * and a lane one of them. So a warp's access is contiguous, neighbouring columns are a constant
+ * Layout of activations on the device: [block][channel][row][column][lane], where a block is 16 samples
+ * and a lane one of them. So accesses fill whole cache lines, neighbouring columns are a constant
  * distance apart, and weights are the same for all lanes. Samples beyond the batch are computed too
  * and have gradient zero. The other strides are given in floats (x_n from block to block, x_c, x_row),
  * so that a tensor with a border of zeroes, for a padded convolution, looks like any other. Weights
  * keep the conventional layout.
  *
- * Unless said otherwise a thread block is (32, B): 32 lanes of B blocks of samples, B at most 4, and
+ * Unless said otherwise a thread block is (16, B): 16 lanes of B blocks of samples, B at most 8, and
  * grid.x counts `groups` such thread blocks for each of the tiles named as X below. */
 #ifndef WK_KERNELS_H
 #define WK_KERNELS_H
 
-#define WK_LANES 32
+#define WK_LANES 16
+#define WK_HEIGHT 8 /* largest B */
 #define WK_SLACK 8
 
 #ifdef __CUDA__
@@ -37,7 +38,7 @@ typedef struct {
 } wk_gather_args_t;
 
 /* The same for the weight gradient of a first linear layer, in the order of wk_transpose.
- * Grid (ceil(pixels / 32), samples), block (32). */
+ * Grid (ceil(pixels / 16), samples), block (16). */
 typedef struct {
     WK_DEVICE_POINTER(const unsigned char) images;
     WK_DEVICE_POINTER(const unsigned) order;
@@ -69,7 +70,7 @@ typedef struct {
 /* Weight and bias gradient of a convolution:
  *   dw[o][c][i][j] = sum over r, q and samples of dy[o][r][q] * x[c][r + i][q + j]
  *   db[o] = sum of dy[o]
- * One thread block (32, B) goes through all samples in `groups` rounds; the last row of the grid makes
+ * One thread block (16, B) goes through all samples in `groups` rounds; the last row of the grid makes
  * db. wk_conv_dw_5 (5x5): grid (1, channels + 1, ceil(outs / 2)); wk_conv_dw_3 (3x3): grid (1,
  * channels + 1, ceil(outs / 4)); wk_conv_dw_any: grid (kernel * kernel, channels + 1, ceil(outs / 4)). */
 typedef struct {
@@ -115,8 +116,8 @@ typedef struct {
     int outs, depth, w_stride, relu, groups;
 } wk_linear_args_t;
 
-/* Turns a matrix round: y[c * y_row + r] = x[r * columns + c]. Grid (ceil(columns / 32), ceil(rows /
- * 32)), block (32, 8). */
+/* Turns a matrix round: y[c * y_row + r] = x[r * columns + c]. Grid (ceil(columns / 16), ceil(rows /
+ * 16)), block (16, 8). */
 typedef struct {
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(float) y;
@@ -130,9 +131,9 @@ typedef struct {
     int x_n, x_c, x_row, y_n, y_c, y_row, groups;
 } wk_copy_args_t;
 
-/* Turns a linear layer's input round, for its weight gradient: y[f / 32][n][f % 32] = x[f] of sample n.
- * Features from `features` on are left alone. Grid (ceil(features / 32), blocks of samples), block
- * (32, 8). */
+/* Turns a linear layer's input round, for its weight gradient: y[f / 16][n][f % 16] = x[f] of sample n.
+ * Features from `features` on are left alone. Grid (ceil(features / 16), blocks of samples), block
+ * (16, 8). */
 typedef struct {
     WK_DEVICE_POINTER(const float) x;
     WK_DEVICE_POINTER(float) y;
@@ -141,8 +142,8 @@ typedef struct {
 
 /* Weight and bias gradient of a linear layer, from its turned input with a feature behind the last
  * that is 1: dw[o][i] = sum over n of dy[o] * x[i] of sample n, db[o] from that feature. dy must have
- * WK_SLACK rows of 32 readable floats behind its last. Grid (ceil((inputs + 1) / 64), ceil(outs / 6)),
- * block (32): a thread works on 6 outputs of two features. */
+ * WK_SLACK rows of 16 readable floats behind its last. Grid (ceil((inputs + 1) / 32), ceil(outs / 6)),
+ * block (16): a thread works on 6 outputs of two features. */
 typedef struct {
     WK_DEVICE_POINTER(const float) dy;
     WK_DEVICE_POINTER(const float) xt;
@@ -153,7 +154,7 @@ typedef struct {
 
 /* Softmax and cross-entropy over `classes` logits: dz = (p - target) * scale, 0 for samples from
  * `valid` on; adds the sum of the losses and the number of right answers to total[0] and total[1].
- * One thread block (32, B), `groups` rounds. */
+ * One thread block (16, B), `groups` rounds. */
 typedef struct {
     WK_DEVICE_POINTER(const float) z;
     WK_DEVICE_POINTER(const unsigned char) labels;

@@ -233,10 +233,9 @@ static uint32_t blocks_of(uint32_t batch)
 static gb_status_t build(wk_net_t *net, uint32_t batch)
 {
     net->blocks = blocks_of(batch);
-    net->height = net->blocks % 4 == 0   ? 4
-                  : net->blocks % 3 == 0 ? 3
-                  : net->blocks % 2 == 0 ? 2
-                                         : 1;
+    net->height = WK_HEIGHT;
+    while (net->blocks % net->height != 0)
+        net->height--;
     net->rounds = net->blocks / net->height;
     net->wide = strstr(net->device->name, "CPU") != NULL; /* the software device says so */
     make_groups(net);

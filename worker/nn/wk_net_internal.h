@@ -5,8 +5,8 @@
 #include "worker/kernels/wk_kernels.h"
 #include "worker/nn/wk_net.h"
 
-/* A tensor on the device: [block][channel][row][column][32 lanes] with strides in floats; columns are
- * 32 apart. `base` is the first element inside the border. */
+/* A tensor on the device: [block][channel][row][column][lane] with strides in floats; columns are
+ * WK_LANES apart. `base` is the first element inside the border. */
 typedef struct {
     CUdeviceptr memory; /* the allocation; 0 for a view of another's */
     CUdeviceptr base;
@@ -41,7 +41,7 @@ typedef struct {
 struct wk_net {
     wk_device_t *device;
     const wk_model_t *model;
-    uint32_t blocks; /* of 32 samples */
+    uint32_t blocks; /* of WK_LANES samples */
     uint32_t height; /* B: blocks of samples of one thread block */
     uint32_t rounds; /* blocks / height */
     int wide;        /* few threads, each with much work: a CPU; else many with little */
