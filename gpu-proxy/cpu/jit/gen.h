@@ -45,7 +45,8 @@ typedef struct {
     unsigned g, size, space;
     int64_t low, high; /* offsets of first lanes: [low, high] */
     bool write;
-    val_t fine; /* i1, or NULL: certainly fine from here on */
+    val_t fine;    /* i1, or NULL: certainly fine from here on */
+    val_t stretch; /* spaced accesses: where the first element of the lowest one is, or a copy */
 } gen_verified_t;
 
 typedef struct cpu_gen {
@@ -196,6 +197,8 @@ gen_addr_t gen_address(cpu_gen_t *gen, const ptx_operand_t *o, unsigned ptx_type
                        bool write);
 bool gen_address_uniform(const cpu_gen_t *gen, const gen_addr_t *a);
 bool gen_address_contiguous(const cpu_gen_t *gen, const gen_addr_t *a);
+/* Elements from lane to lane, if they are few and none between is far; else 0. */
+unsigned gen_address_spacing(const cpu_gen_t *gen, const gen_addr_t *a);
 /* Checked host pointer for a uniform access. */
 val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a);
 /* Checked pointer to the strip's elements in lane order; may be a copy of them. */
@@ -208,18 +211,24 @@ val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a);
 val_t gen_addresses(cpu_gen_t *gen, const gen_addr_t *a); /* exact, in their space */
 uint32_t gen_access(const gen_addr_t *a);
 /* ---- gen_verify.c: one check for several accesses ---- */
-/* Is the access covered? Makes the check if it is the first of several. NULL: certainly fine; else an
- * i1 that tells. `*covered` false: the caller must check by itself. */
-val_t gen_verify(cpu_gen_t *gen, const gen_addr_t *a, bool *covered);
+/* The check that covers the access; made here if it is the first of several. NULL: the caller must
+ * check by itself. */
+const gen_verified_t *gen_verify(cpu_gen_t *gen, const gen_addr_t *a);
 void gen_verify_reset(cpu_gen_t *gen);                /* at the start of a node */
 void gen_verify_forget(cpu_gen_t *gen, uint32_t reg); /* the register has a new value */
 val_t gen_fast_check(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_t extent);
+/* A spaced strip: one wide load for all accesses that a check covers, then a shuffle (gen_spaced.c).
+ * NULL: do it lane by lane. */
+val_t gen_load_spaced(cpu_gen_t *gen, const gen_addr_t *a, type_t elem);
+val_t gen_to_pointer(cpu_gen_t *gen, const gen_addr_t *a, val_t address);
 /* ---- gen_slow.c: calls of the helpers that look at every lane; they leave the function on a fault */
 /* check_strip, gather or scatter for an affine access; data is in the buffer. */
 void gen_slow_strip(cpu_gen_t *gen, const gen_addr_t *a, size_t helper);
 /* check_strip at several offsets from the base register. */
 void gen_slow_offsets(cpu_gen_t *gen, const gen_addr_t *a, bool write, const int64_t *offsets,
                       unsigned count);
+/* The elements of spaced accesses, as they lie in memory, to the buffer. */
+void gen_slow_stretch(cpu_gen_t *gen, const gen_addr_t *a, const int64_t *offsets, unsigned count);
 void gen_slow_lanes(cpu_gen_t *gen, const gen_addr_t *a, val_t addresses);
 val_t gen_address_base(cpu_gen_t *gen, const ptx_operand_t *o, bool vec); /* i64, without offset */
 unsigned gen_address_bits(const cpu_gen_t *gen, const ptx_operand_t *o);

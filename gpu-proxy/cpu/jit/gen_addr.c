@@ -131,6 +131,17 @@ bool gen_address_contiguous(const cpu_gen_t *gen, const gen_addr_t *a)
            a->stride == (int64_t)size_of(a);
 }
 
+unsigned gen_address_spacing(const cpu_gen_t *gen, const gen_addr_t *a)
+{
+    enum { FAR = 4 };
+    if (gen->W == 1 || a->form.tag != CPU_FORM_AFFINE || a->form.scale != 0 ||
+        a->space == PTX_SPACE_LOCAL || a->count != 1 || a->stride <= (int64_t)a->bytes ||
+        a->stride % a->bytes != 0 || a->stride / a->bytes > FAR || a->bytes < 4) {
+        return 0;
+    }
+    return (unsigned)(a->stride / a->bytes);
+}
+
 val_t gen_addresses(cpu_gen_t *gen, const gen_addr_t *a)
 {
     return plus_constant(gen, gen_address_base(gen, a->o, gen->W > 1), a->o->value);
@@ -209,7 +220,7 @@ val_t gen_fast_check(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_
     return LLVMBuildICmp(B, LLVMIntULT, t, limit, "");
 }
 
-static val_t to_pointer(cpu_gen_t *gen, const gen_addr_t *a, val_t address)
+val_t gen_to_pointer(cpu_gen_t *gen, const gen_addr_t *a, val_t address)
 {
     if (a->space == PTX_SPACE_SHARED) {
         return LLVMBuildGEP2(B, gen->i8, gen->shared, &address, 1, "");
@@ -237,13 +248,11 @@ static val_t harmless_if_idle(cpu_gen_t *gen, val_t p)
 
 val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a)
 {
-    val_t p = to_pointer(gen, a, a->first);
+    val_t p = gen_to_pointer(gen, a, a->first);
     if (gen->options->unchecked) {
         return harmless_if_idle(gen, p);
     }
-    bool covered;
-    gen_verify(gen, a, &covered);
-    if (covered) {
+    if (gen_verify(gen, a) != NULL) {
         return harmless_if_idle(gen, p);
     }
     val_t ok = gen_fast_check(gen, a, a->first, size_of(a));
@@ -268,18 +277,17 @@ static val_t strip_is_fine(cpu_gen_t *gen, const gen_addr_t *a)
     if (gen->options->unchecked) {
         return a->whole;
     }
-    bool covered;
-    val_t ok = gen_verify(gen, a, &covered);
-    if (covered) {
-        return ok;
+    const gen_verified_t *v = gen_verify(gen, a);
+    if (v != NULL) {
+        return v->fine;
     }
-    ok = gen_fast_check(gen, a, a->first, (uint64_t)size_of(a) * gen->W);
+    val_t ok = gen_fast_check(gen, a, a->first, (uint64_t)size_of(a) * gen->W);
     return a->whole != NULL ? LLVMBuildAnd(B, ok, a->whole, "") : ok;
 }
 
 val_t gen_checked_strip(cpu_gen_t *gen, const gen_addr_t *a)
 {
-    val_t p = to_pointer(gen, a, a->first), ok = strip_is_fine(gen, a);
+    val_t p = gen_to_pointer(gen, a, a->first), ok = strip_is_fine(gen, a);
     if (ok == NULL) {
         return p;
     }
@@ -297,7 +305,7 @@ val_t gen_checked_strip(cpu_gen_t *gen, const gen_addr_t *a)
 
 val_t gen_checked_store(cpu_gen_t *gen, const gen_addr_t *a, val_t values, block_t done)
 {
-    val_t p = to_pointer(gen, a, a->first), ok = strip_is_fine(gen, a);
+    val_t p = gen_to_pointer(gen, a, a->first), ok = strip_is_fine(gen, a);
     if (ok == NULL) {
         return p;
     }

@@ -216,6 +216,11 @@ void gen_load(cpu_gen_t *gen)
             gen_write(gen, element(gen, dst, n), pick(gen, strip, count, n), i->type);
         }
     } else {
+        val_t spaced = gen->mask == NULL && !is_volatile(i) ? gen_load_spaced(gen, &a, elem) : NULL;
+        if (spaced != NULL) {
+            gen_write(gen, element(gen, dst, 0), spaced, i->type);
+            return;
+        }
         val_t at = gen_checked_lanes(gen, &a), v[MAX_COUNT];
         for (unsigned n = 0; n < count; n++) {
             v[n] = gather(gen, elem, at, n * a.bytes, align);

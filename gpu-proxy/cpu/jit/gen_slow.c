@@ -18,16 +18,18 @@ static val_t description(cpu_gen_t *gen, const gen_addr_t *a, uint32_t access,
         all[n] = LLVMConstInt(gen->i64, (uint64_t)offsets[n], 1);
     }
     bool one = gen_address_uniform(gen, a);
-    val_t fields[9] = {LLVMConstInt(gen->i64, (uint64_t)a->form.stride, 1),
-                       LLVMConstInt(gen->i64, (uint64_t)a->form.scale, 1),
-                       LLVMConstInt(gen->i32, (uint64_t)(int64_t)a->form.step, 1),
-                       u32(gen, a->form.sign),
-                       u32(gen, gen_address_bits(gen, a->o)),
-                       u32(gen, access),
-                       u32(gen, one),
-                       u32(gen, count),
-                       LLVMConstArray2(gen->i64, all, count)};
-    val_t value = LLVMConstStructInContext(gen->context, fields, 9, 0);
+    uint64_t pitch = gen_address_spacing(gen, a) != 0 ? (uint64_t)a->stride : a->bytes * a->count;
+    val_t fields[10] = {LLVMConstInt(gen->i64, (uint64_t)a->form.stride, 1),
+                        LLVMConstInt(gen->i64, (uint64_t)a->form.scale, 1),
+                        LLVMConstInt(gen->i32, (uint64_t)(int64_t)a->form.step, 1),
+                        u32(gen, a->form.sign),
+                        u32(gen, gen_address_bits(gen, a->o)),
+                        u32(gen, access),
+                        u32(gen, pitch),
+                        u32(gen, one),
+                        u32(gen, count),
+                        LLVMConstArray2(gen->i64, all, count)};
+    val_t value = LLVMConstStructInContext(gen->context, fields, 10, 0);
     val_t global = LLVMAddGlobal(gen->module, LLVMTypeOf(value), "access");
     LLVMSetInitializer(global, value);
     LLVMSetLinkage(global, LLVMPrivateLinkage);
@@ -93,6 +95,12 @@ void gen_slow_offsets(cpu_gen_t *gen, const gen_addr_t *a, bool write, const int
                description(gen, a, gen_access(&all), offsets, count));
     gen->mask = before;
     gen->once = once;
+}
+
+void gen_slow_stretch(cpu_gen_t *gen, const gen_addr_t *a, const int64_t *offsets, unsigned count)
+{
+    call_strip(gen, a, offsetof(cpu_helpers_t, gather),
+               description(gen, a, gen_access(a), offsets, count));
 }
 
 void gen_slow_lanes(cpu_gen_t *gen, const gen_addr_t *a, val_t addresses)

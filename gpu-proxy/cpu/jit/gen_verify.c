@@ -60,12 +60,20 @@ static void note_def(void *context, uint32_t reg)
     }
 }
 
+/* Do the offsets stay within one lane's share of a stretch? */
+static bool fits(const family_t *f, int64_t at, int64_t stride)
+{
+    int64_t low = at < f->low ? at : f->low, high = at > f->high ? at : f->high;
+    return high - low < stride;
+}
+
 /* The accesses from the present one on that go through the same register in the same way. */
 static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned size, family_t *f)
 {
     const cpu_node_t *n = &gen->a->nodes[gen->node];
     int64_t first = ptx_operand_offset(a->o);
     f->low = f->high = first;
+    bool spaced = gen_address_spacing(gen, a) != 0;
     for (const ptx_instr_t *i = gen->i; i < &gen->f->instrs[n->first + n->count]; i++) {
         bool load = i->op == PTX_OP_LD || i->op == PTX_OP_LDU, store = i->op == PTX_OP_ST;
         if ((load || store) && i->guard == PTX_NONE && i->space == a->space &&
@@ -74,12 +82,17 @@ static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned si
             unsigned bytes = ptx_type_size((ptx_type_t)i->type) * (i->vec > 1 ? i->vec : 1);
             int64_t at = ptx_operand_offset(o);
             if (o->base == PTX_OPERAND_REG && o->index == a->o->index && bytes == size &&
-                (at - first) % (int64_t)size == 0) {
+                (at - first) % (int64_t)size == 0 && (!spaced || fits(f, at, a->stride))) {
                 f->offsets[f->count++] = at;
                 f->low = at < f->low ? at : f->low;
                 f->high = at > f->high ? at : f->high;
                 f->write |= store;
             }
+        }
+        /* a copy of spaced elements does not see what is stored later */
+        if (spaced && !load &&
+            (store || i->op == PTX_OP_ATOM || i->op == PTX_OP_RED || i->op == PTX_OP_MEMBAR)) {
+            break;
         }
         uint32_t reg = a->o->index;
         cpu_visit_defs(gen->f, i, note_def, &reg);
@@ -89,41 +102,57 @@ static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned si
     }
 }
 
-val_t gen_verify(cpu_gen_t *gen, const gen_addr_t *a, bool *covered)
+static uint64_t span_of(const cpu_gen_t *gen, const gen_addr_t *a, unsigned size)
+{
+    return gen_address_uniform(gen, a) ? size : (uint64_t)a->stride * (gen->W - 1) + size;
+}
+
+const gen_verified_t *gen_verify(cpu_gen_t *gen, const gen_addr_t *a)
 {
     unsigned size = a->bytes * a->count;
-    *covered = false;
+    bool spaced = gen_address_spacing(gen, a) != 0;
     if (a->o->base != PTX_OPERAND_REG || gen->i->guard != PTX_NONE) {
         return NULL;
     }
     gen_verified_t *v = find(gen, a, size);
     if (v != NULL) {
-        *covered = true;
-        return v->fine;
+        return v;
     }
     family_t f = {.count = 0};
     gather_family(gen, a, size, &f);
-    if (f.count < 2 || gen->verified_count == GEN_MAX_VERIFIED) {
+    if ((f.count < 2 && !spaced) || gen->verified_count == GEN_MAX_VERIFIED) {
         return NULL;
     }
     int64_t back = ptx_operand_offset(a->o) - f.low;
-    uint64_t extent =
-        (uint64_t)(f.high - f.low) + (gen_address_uniform(gen, a) ? size : (uint64_t)size * gen->W);
+    uint64_t extent = (uint64_t)(f.high - f.low) + span_of(gen, a, size);
     val_t low = LLVMBuildSub(B, a->first, gen_like(a->first, (uint64_t)back), "");
     val_t ok = gen_fast_check(gen, a, low, extent);
-    block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
+    val_t stretch = spaced ? gen_to_pointer(gen, a, low) : NULL;
+    block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
-    gen_slow_offsets(gen, a, f.write, f.offsets, f.count);
+    if (spaced) {
+        gen_slow_stretch(gen, a, f.offsets, f.count);
+    } else {
+        gen_slow_offsets(gen, a, f.write, f.offsets, f.count);
+    }
+    block_t from = LLVMGetInsertBlock(B);
+    val_t copy = gen_buffer(gen, BUFFER_DATA);
     gen_goto(gen, on);
-    gen->verified[gen->verified_count++] = (gen_verified_t){.reg = a->o->index,
-                                                            .g = slot_of(gen, a->o->index),
-                                                            .size = size,
-                                                            .space = a->space,
-                                                            .low = f.low,
-                                                            .high = f.high,
-                                                            .write = f.write,
-                                                            .fine = a->whole};
-    *covered = true;
-    return a->whole;
+    if (spaced) {
+        val_t phi = LLVMBuildPhi(B, gen->ptr, "");
+        LLVMAddIncoming(phi, (val_t[]){stretch, copy}, (block_t[]){fast, from}, 2);
+        stretch = phi;
+    }
+    v = &gen->verified[gen->verified_count++];
+    *v = (gen_verified_t){.reg = a->o->index,
+                          .g = slot_of(gen, a->o->index),
+                          .size = size,
+                          .space = a->space,
+                          .low = f.low,
+                          .high = f.high,
+                          .write = f.write,
+                          .fine = a->whole,
+                          .stretch = stretch};
+    return v;
 }

@@ -138,36 +138,50 @@ static int32_t help_check_strip(cpu_launch_t *l, const cpu_strip_access_t *w, ui
     return 0;
 }
 
+/* Where a lane's element is in the copy that gather makes and scatter reads. */
+static size_t copy_place(const cpu_strip_access_t *w, unsigned lane, uint32_t n)
+{
+    int64_t low = w->offsets[0];
+    for (uint32_t k = 1; k < w->count; k++) {
+        low = w->offsets[k] < low ? w->offsets[k] : low;
+    }
+    return (size_t)w->pitch * lane + (size_t)(w->offsets[n] - low);
+}
+
+static int32_t copy_strip(cpu_launch_t *l, const cpu_strip_access_t *w, uint64_t base,
+                          uint32_t index, uint32_t mask, uint32_t strip, uint8_t *out,
+                          const uint8_t *values)
+{
+    cpu_access_t a = cpu_access_unpack(w->access);
+    size_t size = (size_t)a.bytes * a.count;
+    for (uint32_t n = 0; n < w->count; n++) {
+        for (uint32_t m = mask; m != 0; m &= m - 1) {
+            unsigned lane = (unsigned)__builtin_ctz(m);
+            uint64_t address = strip_address(w, base, index, lane) + (uint64_t)w->offsets[n];
+            uint8_t *p = lane_pointer(l, address, a, strip, lane);
+            if (p == NULL) {
+                return CPU_STATE_FAULT;
+            }
+            if (out != NULL) {
+                memcpy(out + copy_place(w, lane, n), p, size);
+            } else {
+                memcpy(p, values + copy_place(w, lane, n), size);
+            }
+        }
+    }
+    return 0;
+}
+
 static int32_t help_gather(cpu_launch_t *l, const cpu_strip_access_t *w, uint64_t base,
                            uint32_t index, uint32_t mask, uint32_t strip, void *out)
 {
-    cpu_access_t a = cpu_access_unpack(w->access);
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
-        unsigned lane = (unsigned)__builtin_ctz(m), size = (unsigned)a.bytes * a.count;
-        uint64_t address = strip_address(w, base, index, lane) + (uint64_t)w->offsets[0];
-        const uint8_t *p = lane_pointer(l, address, a, strip, lane);
-        if (p == NULL) {
-            return CPU_STATE_FAULT;
-        }
-        memcpy((uint8_t *)out + (size_t)lane * size, p, size);
-    }
-    return 0;
+    return copy_strip(l, w, base, index, mask, strip, out, NULL);
 }
 
 static int32_t help_scatter(cpu_launch_t *l, const cpu_strip_access_t *w, uint64_t base,
                             uint32_t index, uint32_t mask, uint32_t strip, const void *values)
 {
-    cpu_access_t a = cpu_access_unpack(w->access);
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
-        unsigned lane = (unsigned)__builtin_ctz(m), size = (unsigned)a.bytes * a.count;
-        uint64_t address = strip_address(w, base, index, lane) + (uint64_t)w->offsets[0];
-        uint8_t *p = lane_pointer(l, address, a, strip, lane);
-        if (p == NULL) {
-            return CPU_STATE_FAULT;
-        }
-        memcpy(p, (const uint8_t *)values + (size_t)lane * size, size);
-    }
-    return 0;
+    return copy_strip(l, w, base, index, mask, strip, NULL, values);
 }
 
 static float f32_of(uint64_t v)

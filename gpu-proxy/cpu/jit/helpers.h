@@ -53,7 +53,8 @@ typedef struct {
     uint32_t sign; /* extend by sign */
     uint32_t bits; /* of the base register: 32 or 64 */
     uint32_t access;
-    uint32_t one; /* all lanes have the same address: look at one only */
+    uint32_t pitch; /* gather, scatter: bytes from lane to lane in the copy */
+    uint32_t one;   /* all lanes have the same address: look at one only */
     uint32_t count;
     int64_t offsets[];
 } cpu_strip_access_t;
@@ -74,8 +75,8 @@ struct cpu_helpers {
     /* The same for affine addresses, at each of the offsets. */
     int32_t (*check_strip)(cpu_launch_t *launch, const cpu_strip_access_t *what, uint64_t base,
                            uint32_t index, uint32_t mask, uint32_t strip);
-    /* Checks and loads (one offset); lane l's elements go to out + l * count * bytes; inactive lanes
-     * are left alone. */
+    /* Checks and loads; what lane l reads at an offset goes to out + l * pitch + (offset - lowest
+     * offset); inactive lanes are left alone. */
     int32_t (*gather)(cpu_launch_t *launch, const cpu_strip_access_t *what, uint64_t base,
                       uint32_t index, uint32_t mask, uint32_t strip, void *out);
     int32_t (*scatter)(cpu_launch_t *launch, const cpu_strip_access_t *what, uint64_t base,

@@ -285,6 +285,53 @@ static void globals_by_table(void **state)
     free(text);
 }
 
+/* Every fourth word, three of the four: in the window, up to its very end, and in another range. */
+static void spaced_loads(void **state)
+{
+    (void)state;
+    enum { THREADS = 64, WORDS = THREADS * 4 - 1 };
+    static _Alignas(64) uint32_t outside[WORDS];
+    cpu_range_t ranges[1] = {{(uintptr_t)outside, sizeof outside}};
+    const char *body = "ld.global.u64 %rd2, [%rd0];\nmul.wide.u32 %rd1, %r4, 16;\n"
+                       "add.s64 %rd1, %rd1, %rd2;\nld.global.u32 %r10, [%rd1+4];\n"
+                       "ld.global.u32 %r11, [%rd1];\nld.global.u32 %r12, [%rd1+8];\n"
+                       "mad.lo.s32 %r10, %r11, 3, %r10;\nmad.lo.s32 %r10, %r12, 7, %r10;\n"
+                       "mul.wide.u32 %rd3, %r4, 4;\nadd.s64 %rd3, %rd3, %rd0;\n"
+                       "st.global.u32 [%rd3+64], %r10;\n";
+    uint64_t places[4] = {base() + 65536, base() + RIG_WINDOW - sizeof outside, (uintptr_t)outside,
+                          base() + RIG_WINDOW - sizeof outside + 4};
+    for (unsigned w = 0; w < 2; w++) {
+        for (unsigned k = 0; k < 4; k++) {
+            rig_t rig;
+            uint32_t block[3] = {THREADS, 1, 1};
+            uint64_t p = base(), data = places[k];
+            uint32_t *x = (uint32_t *)(uintptr_t)data;
+            char *text = rig_kernel("", body);
+            rig_clear();
+            memcpy(rig_memory(), &data, 8);
+            for (uint32_t n = 0; n < WORDS - (k == 3); n++) {
+                x[n] = n * n;
+            }
+            rig_begin(&rig, text, "k", rig_exact(THREADS, 1, 1), w);
+            rig.launch.ranges = ranges;
+            rig.launch.range_count = 1;
+            cpu_run_t r = rig_run(&rig, ONE, block, &p, 0);
+            assert_int_equal(r, k == 3 ? CPU_RUN_FAULT : CPU_RUN_OK);
+            for (uint32_t t = 0; k < 3 && t < THREADS; t++) {
+                uint32_t n = 4 * t;
+                assert_int_equal(words()[16 + t],
+                                 n * n * 3 + (n + 1) * (n + 1) + 7 * (n + 2) * (n + 2));
+            }
+            if (k == 3) {
+                assert_int_equal(rig.launch.fault.address, base() + RIG_WINDOW);
+                assert_int_equal(rig.launch.fault.tid[0], THREADS - 1);
+            }
+            rig_end(&rig);
+            free(text);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +344,7 @@ int main(void)
         cmocka_unit_test(dynamic_shared),
         cmocka_unit_test(other_ranges),
         cmocka_unit_test(globals_by_table),
+        cmocka_unit_test(spaced_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
