@@ -249,19 +249,36 @@ KERNEL choose(int n, const int *x, int *out)
         return;
     int v = x[i];
     switch (v & 15) {
-    case 0: v += 100; break;
-    case 1: v *= 7; break;
-    case 2: v -= i; // falls through
-    case 3: v ^= 0xff; break;
-    case 4: v = -v; break;
+    case 0:
+        v += 100;
+        break;
+    case 1:
+        v *= 7;
+        break;
+    case 2:
+        v -= i; // falls through
+    case 3:
+        v ^= 0xff;
+        break;
+    case 4:
+        v = -v;
+        break;
     case 5:
         for (int k = 0; k < (v >> 4 & 7); k++)
             v += k;
         break;
-    case 6: v <<= 2; break;
-    case 9: v = v / 3; break;
-    case 12: v %= 11; break;
-    default: v = ~v; break;
+    case 6:
+        v <<= 2;
+        break;
+    case 9:
+        v = v / 3;
+        break;
+    case 12:
+        v %= 11;
+        break;
+    default:
+        v = ~v;
+        break;
     }
     out[i] = v;
 }

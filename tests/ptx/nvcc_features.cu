@@ -65,15 +65,33 @@ __global__ void warp(int *x)
 __global__ void branches(int *x)
 {
     switch (x[threadIdx.x]) {
-    case 0: x[1] = 5; break;
-    case 1: x[2] = x[7] * 3; break;
-    case 2: x[0] /= x[4]; break;
-    case 3: x[6] %= 5; break;
-    case 4: atomicCAS(x, 1, 2); break;
-    case 5: atomicMin(x, 3); break;
-    case 6: __threadfence(); x[9] = 1; break;
-    case 7: printf("%d %f\n", x[0], (double)x[1]); break;
-    default: assert(x[0] == 3);
+    case 0:
+        x[1] = 5;
+        break;
+    case 1:
+        x[2] = x[7] * 3;
+        break;
+    case 2:
+        x[0] /= x[4];
+        break;
+    case 3:
+        x[6] %= 5;
+        break;
+    case 4:
+        atomicCAS(x, 1, 2);
+        break;
+    case 5:
+        atomicMin(x, 3);
+        break;
+    case 6:
+        __threadfence();
+        x[9] = 1;
+        break;
+    case 7:
+        printf("%d %f\n", x[0], (double)x[1]);
+        break;
+    default:
+        assert(x[0] == 3);
     }
 }
 

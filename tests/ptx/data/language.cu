@@ -52,14 +52,30 @@ extern "C" __global__ void call_direct(float *x, int n)
 extern "C" __global__ void jump(int *x)
 {
     switch (x[0]) {
-    case 0: x[1] = 5; break;
-    case 1: x[2] = x[7] * 3; break;
-    case 2: x[0] /= x[4]; break;
-    case 3: x[6] %= 5; break;
-    case 4: x[3] = x[4] - x[5]; break;
-    case 5: x[8] ^= x[9]; break;
-    case 6: x[10] = x[11] >> 2; break;
-    default: x[12] = -1; break;
+    case 0:
+        x[1] = 5;
+        break;
+    case 1:
+        x[2] = x[7] * 3;
+        break;
+    case 2:
+        x[0] /= x[4];
+        break;
+    case 3:
+        x[6] %= 5;
+        break;
+    case 4:
+        x[3] = x[4] - x[5];
+        break;
+    case 5:
+        x[8] ^= x[9];
+        break;
+    case 6:
+        x[10] = x[11] >> 2;
+        break;
+    default:
+        x[12] = -1;
+        break;
     }
 }
 
