@@ -9,7 +9,10 @@
  * gen_math.c     approximations: ex2, lg2, sin, cos, tanh
  * gen_cvt.c      conversions
  * gen_cmp.c      setp, set, selp, slct, moves
- * gen_mem.c      loads and stores; gen_addr.c, gen_verify.c: addresses and their checks
+ * gen_mem.c      loads and stores; gen_spaced.c: of every second to fourth element
+ * gen_addr.c     addresses and their checks; gen_verify.c: one check for several accesses;
+ *                gen_slow.c: what happens when a check fails
+ * gen_setup.c    launch values, strips and groups; gen_barrier.c: leaving and coming back
  * gen_atom.c     atomic operations
  * gen_warp.c     shuffles, votes, matches
  *

@@ -2,7 +2,8 @@
  *
  * cpu_jit_compile lives in lib/gable/cpu/libgable-jit.so, the only library that needs LLVM; open it
  * with cpu_jit_open when a kernel must be compiled. cpu_jit_covers needs no LLVM and is linked
- * directly. All functions are thread-safe: every compilation has an LLVM context of its own. */
+ * directly. For developers: GABLE_JIT_DUMP=1 prints the intermediate code of every kernel on stderr,
+ * GABLE_JIT_ASM=FILE writes the assembly of the last one. All functions are thread-safe: every compilation has an LLVM context of its own. */
 #ifndef CPU_JIT_H
 #define CPU_JIT_H
 
