@@ -89,7 +89,20 @@ typedef struct {
     char folder[64], file[80];
 } grant_t;
 
-static gb_status_t acquire(const options_t *o, grant_t *grant)
+/* Waits half a second, or until one of the signals that ends the wait for GPUs. */
+static gb_status_t nap(const sigset_t *all)
+{
+    sigset_t ending = *all;
+    sigdelset(&ending, SIGCHLD);
+    struct timespec half = {0, 500000000};
+    int number = sigtimedwait(&ending, NULL, &half);
+    if (number > 0)
+        return gb_fail(GB_ERR_CANCELLED, "interrupted (%s) while waiting for GPUs",
+                       strsignal(number));
+    return GB_OK;
+}
+
+static gb_status_t acquire(const options_t *o, const sigset_t *all, grant_t *grant)
 {
     gb_lease_request_t request = {.gpus = (uint32_t)o->gpus,
                                   .memory = (uint64_t)o->memory,
@@ -99,8 +112,9 @@ static gb_status_t acquire(const options_t *o, grant_t *grant)
         gb_status_t status = gb_cluster_lease_acquire(grant->cluster, &request, &grant->lease);
         if ((status != GB_ERR_LIMIT && status != GB_ERR_BUSY) || gb_now_ns() >= end)
             return status;
-        struct timespec nap = {0, 500000000};
-        nanosleep(&nap, NULL);
+        status = nap(all);
+        if (status != GB_OK)
+            return status;
     }
 }
 
@@ -118,11 +132,11 @@ static gb_status_t make_folder(grant_t *grant)
     return GB_OK;
 }
 
-static gb_status_t take_lease(const options_t *o, grant_t *grant)
+static gb_status_t take_lease(const options_t *o, const sigset_t *all, grant_t *grant)
 {
     gb_status_t status = cli_connect(&o->connection, &grant->cluster);
     if (status == GB_OK)
-        status = acquire(o, grant);
+        status = acquire(o, all, grant);
     if (status == GB_OK)
         status = gb_cluster_lease_write(grant->lease, grant->file);
     return status;
@@ -250,7 +264,7 @@ int cli_run(int argc, char **argv)
     if (!environment)
         status = gb_fail(GB_ERR_NO_MEMORY, "no memory for the environment");
     if (status == GB_OK && !o.local)
-        status = take_lease(&o, &grant);
+        status = take_lease(&o, &all, &grant);
     code = status == GB_OK ? run_program(argv + first, environment, &all, &before)
                            : cli_failed(status);
     give_back(&grant);

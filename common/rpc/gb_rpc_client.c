@@ -14,6 +14,7 @@
 struct gb_rpc_client {
     grpc_channel *channel;
     char target[160];
+    atomic_int seeking; /* it has not reached the server yet */
 };
 
 struct gb_rpc_stream {
@@ -45,6 +46,12 @@ static grpc_channel_credentials *make_credentials(const gb_rpc_tls_t *tls)
     return grpc_ssl_credentials_create_ex(gb_rpc_tls_ca(tls), &pair, NULL, NULL);
 }
 
+static void stop_seeking(gb_rpc_client_t *client)
+{
+    if (atomic_exchange(&client->seeking, 0))
+        gb_rpc_library_seek(-1);
+}
+
 gb_status_t gb_rpc_client_open(const char *target, const gb_rpc_tls_t *tls, gb_rpc_client_t **out)
 {
     const char *colon = strrchr(target, ':');
@@ -55,6 +62,8 @@ gb_status_t gb_rpc_client_open(const char *target, const gb_rpc_tls_t *tls, gb_r
         return gb_fail(GB_ERR_NO_MEMORY, "no memory for a client");
     snprintf(client->target, sizeof client->target, "%s", target);
     gb_rpc_library_open(0);
+    gb_rpc_library_seek(1);
+    atomic_store(&client->seeking, 1);
     char name[] = GB_RPC_SERVER_NAME;
     grpc_arg list[] = {
         {GRPC_ARG_INTEGER, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, {.integer = GB_RPC_MAX_MESSAGE}},
@@ -84,6 +93,7 @@ void gb_rpc_client_close(gb_rpc_client_t *client)
     if (!client)
         return;
     grpc_channel_destroy(client->channel);
+    stop_seeking(client);
     gb_rpc_library_close(0);
     free(client);
 }
@@ -169,6 +179,8 @@ gb_status_t gb_rpc_client_call(gb_rpc_client_t *client, const ProtobufCServiceDe
     if (error == GRPC_CALL_OK) {
         grpc_completion_queue_pluck(cq, tag(TAG_STATUS), gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
         status = explain(code, details, client->target);
+        if (status == GB_OK)
+            stop_seeking(client);
     } else {
         status = gb_fail(GB_ERR_INTERNAL, "grpc: %s", grpc_call_error_to_string(error));
     }
@@ -208,8 +220,10 @@ gb_status_t gb_rpc_client_wait(gb_rpc_client_t *client, int timeout_ms)
                       .success;
     }
     destroy_queue(cq);
-    if (in_time)
+    if (in_time) {
+        stop_seeking(client);
         return GB_OK;
+    }
     return gb_fail(GB_ERR_UNREACHABLE, "no server answers at %s: is ps-server running there?",
                    client->target);
 }

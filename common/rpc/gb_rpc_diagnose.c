@@ -78,8 +78,11 @@ static SSL_CTX *make_context(const gb_rpc_tls_t *tls)
     return ctx;
 }
 
-static gb_status_t explain_handshake(SSL *ssl, const char *target)
+static gb_status_t explain_handshake(SSL *ssl, int result, const char *target)
 {
+    int why = SSL_get_error(ssl, result);
+    if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE)
+        return GB_OK; /* no answer in time: nothing against the certificates */
     unsigned long error = ERR_peek_last_error();
     long verdict = SSL_get_verify_result(ssl);
     if (verdict != X509_V_OK)
@@ -110,6 +113,25 @@ static gb_status_t read_verdict(SSL *ssl, const char *target)
                    target, ERR_reason_error_string(error));
 }
 
+/* A gRPC server in plain answers HTTP/2's opening with its settings. Silence tells nothing. */
+static gb_status_t diagnose_plain(int fd, const char *target)
+{
+    static const char OPENING[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
+    enum { TYPE_AT = 3, SETTINGS = 4 };
+    unsigned char head[TYPE_AT + 1];
+    ssize_t got = -1;
+    if (send(fd, OPENING, sizeof OPENING, MSG_NOSIGNAL) > 0)
+        got = recv(fd, head, sizeof head, MSG_WAITALL);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return GB_OK;
+    if (got == sizeof head && head[TYPE_AT] == SETTINGS)
+        return GB_OK;
+    return gb_fail(GB_ERR_UNAUTHORISED,
+                   "%s answers, but not in plain gRPC: give --tls-dir if the server uses "
+                   "certificates, or check the port",
+                   target);
+}
+
 gb_status_t gb_rpc_tls_diagnose(const gb_rpc_tls_t *tls, const char *target, int timeout_ms)
 {
     int fd = -1;
@@ -117,11 +139,9 @@ gb_status_t gb_rpc_tls_diagnose(const gb_rpc_tls_t *tls, const char *target, int
     if (status != GB_OK)
         return status;
     if (!tls) {
+        status = diagnose_plain(fd, target);
         close(fd);
-        return gb_fail(GB_ERR_UNAUTHORISED,
-                       "%s answers, but not in plain gRPC: give --tls-dir if the server uses "
-                       "certificates, or check the port",
-                       target);
+        return status;
     }
     ERR_clear_error();
     SSL_CTX *ctx = make_context(tls);
@@ -129,10 +149,8 @@ gb_status_t gb_rpc_tls_diagnose(const gb_rpc_tls_t *tls, const char *target, int
     SSL_set_fd(ssl, fd);
     SSL_set1_host(ssl, GB_RPC_SERVER_NAME);
     SSL_set_tlsext_host_name(ssl, GB_RPC_SERVER_NAME);
-    if (SSL_connect(ssl) == 1)
-        status = read_verdict(ssl, target);
-    else
-        status = explain_handshake(ssl, target);
+    int result = SSL_connect(ssl);
+    status = result == 1 ? read_verdict(ssl, target) : explain_handshake(ssl, result, target);
     SSL_free(ssl);
     SSL_CTX_free(ctx);
     close(fd);

@@ -16,6 +16,8 @@
  * opened or closed; refused peers are worth a warning only where there is one. */
 void gb_rpc_library_open(int server);
 void gb_rpc_library_close(int server);
+/* +1: a client begins to look for its server, -1: it has found it or gives up. */
+void gb_rpc_library_seek(int change);
 
 /* A deadline that many milliseconds from now. */
 gpr_timespec gb_rpc_deadline(int timeout_ms);

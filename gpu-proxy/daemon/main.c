@@ -124,8 +124,10 @@ static void block_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static void print_ready(const px_daemon_t *daemon, const px_control_t *control)
+/* Only now: a script that starts a worker when it reads this line counts on the devices. */
+static void print_ready(void *arg, px_control_t *control)
 {
+    const px_daemon_t *daemon = arg;
     const char *path = px_daemon_unix_path(daemon);
     printf("gpu-proxy: ready grpc=%s data=%s unix=%s\n", px_control_endpoint(control),
            px_daemon_data_endpoint(daemon), *path ? path : "-");
@@ -156,12 +158,14 @@ static gb_status_t serve(const options_t *o, px_grants_t *grants)
                                           .tls_dir = o->tls_dir,
                                           .insecure = o->insecure,
                                           .grants = grants,
-                                          .daemon = daemon};
+                                          .daemon = daemon,
+                                          .usable = print_ready,
+                                          .arg = daemon};
     st = px_control_start(&control_config, &control);
     if (st == GB_OK) {
-        print_ready(daemon, control);
         st = px_daemon_run(daemon);
-        px_control_stop(control);
+        gb_status_t verdict = px_control_stop(control);
+        st = st == GB_OK ? verdict : st;
     }
     px_daemon_destroy(daemon);
     return st;

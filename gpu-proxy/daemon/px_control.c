@@ -25,6 +25,7 @@ enum {
     GOODBYE_MS = 500,
     GRANTS_OUTLIVE_MS = 10 * 60 * 1000,
     MAX_SESSIONS = 1024,
+    MAX_REFUSALS = 3,
 };
 
 struct px_control {
@@ -39,6 +40,10 @@ struct px_control {
     pthread_t keeper, pulse;
     int threads;         /* how many run */
     uint64_t away_since; /* keeper only; 0: the server is there */
+    int told;            /* keeper only: usable() has been called */
+    int refusals;        /* keeper only: in a row, before the first registration */
+    gb_status_t verdict; /* keeper's, for the end: the last refusal that it gave up on */
+    char why[256];
 
     pthread_mutex_t send_lock; /* guards stream; held while sending */
     gb_rpc_stream_t *stream;
@@ -216,6 +221,13 @@ static gb_status_t replace_grants(px_control_t *control, Gable__V1__Grant *const
     return status;
 }
 
+static void tell_usable(px_control_t *control)
+{
+    if (!control->told && control->config.usable)
+        control->config.usable(control->config.arg, control);
+    control->told = 1;
+}
+
 static void take_welcome(px_control_t *control, const Gable__V1__Welcome *welcome)
 {
     gb_log(GB_LOG_INFO, "registered at %s as %s", control->config.server, control->name);
@@ -230,6 +242,7 @@ static void take_welcome(px_control_t *control, const Gable__V1__Welcome *welcom
     gb_status_t status = replace_grants(control, welcome->grants, welcome->n_grants);
     for (size_t i = 0; i < welcome->n_grants; i++)
         answer_grant(control, welcome->grants[i]->lease, status);
+    tell_usable(control);
 }
 
 static void take_revoke(px_control_t *control, const Gable__V1__Revoke *revoke)
@@ -336,18 +349,34 @@ static void age_grants(px_control_t *control)
     replace_grants(control, NULL, 0);
 }
 
+/* 1: the server has said often enough that it does not want this proxy; then the daemon ends. */
+static int is_refused(px_control_t *control, gb_status_t status)
+{
+    int final = status == GB_ERR_UNAUTHORISED || status == GB_ERR_VERSION ||
+                status == GB_ERR_INVALID || status == GB_ERR_UNSUPPORTED;
+    control->refusals = final && !control->told ? control->refusals + 1 : 0;
+    if (control->refusals < MAX_REFUSALS)
+        return 0;
+    control->verdict = status;
+    snprintf(control->why, sizeof control->why, "%s", gb_why());
+    px_daemon_stop(control->config.daemon);
+    return 1;
+}
+
 static void *keeper_main(void *arg)
 {
     px_control_t *control = arg;
     uint32_t pause = FIRST_PAUSE_MS;
     char said[256] = "";
     do {
-        serve_stream(control);
+        gb_status_t status = serve_stream(control);
+        if (is_refused(control, status))
+            break;
         if (!control->away_since) { /* it was up until now */
             pause = FIRST_PAUSE_MS;
             said[0] = 0;
         }
-        if (!is_ending(control) &&
+        if (!is_ending(control) && !control->refusals &&
             strncmp(said, gb_why(), sizeof said - 1)) { /* each reason once */
             snprintf(said, sizeof said, "%s", gb_why());
             gb_log(GB_LOG_WARN, "no connection to the server, trying again: %s", said);
@@ -497,6 +526,7 @@ gb_status_t px_control_start(const px_control_config_t *config, px_control_t **o
     pthread_mutex_init(&control->send_lock, NULL);
     snprintf(control->endpoint, sizeof control->endpoint, "-");
     if (!*config->server) {
+        tell_usable(control);
         *out = control;
         return GB_OK;
     }
@@ -544,10 +574,10 @@ static void say_goodbye(px_control_t *control)
     pthread_mutex_unlock(&control->send_lock);
 }
 
-void px_control_stop(px_control_t *control)
+gb_status_t px_control_stop(px_control_t *control)
 {
     if (!control)
-        return;
+        return GB_OK;
     pthread_mutex_lock(&control->lock);
     control->quit = 1;
     pthread_cond_broadcast(&control->wake);
@@ -566,5 +596,9 @@ void px_control_stop(px_control_t *control)
     pthread_cond_destroy(&control->wake);
     pthread_mutex_destroy(&control->lock);
     pthread_mutex_destroy(&control->send_lock);
+    gb_status_t verdict = control->verdict;
+    if (verdict != GB_OK)
+        gb_fail(verdict, "%s", control->why);
     free(control);
+    return verdict;
 }

@@ -16,6 +16,10 @@ typedef struct {
     int insecure;        /* gRPC without TLS */
     px_grants_t *grants; /* filled by the control plane */
     px_daemon_t *daemon; /* inventory, sessions, kill */
+    /* Called once, on a thread of the control plane, when the server first knows this proxy and its
+     * devices can be leased; without a server when the control plane starts. NULL: nobody asks. */
+    void (*usable)(void *arg, px_control_t *control);
+    void *arg;
 } px_control_config_t;
 
 /* Starts the threads of the control plane; an unreachable server is no error: it goes on trying.
@@ -25,7 +29,10 @@ gb_status_t px_control_start(const px_control_config_t *config, px_control_t **o
 /* The bound gRPC endpoint, "-" if there is none; valid until px_control_stop. */
 const char *px_control_endpoint(const px_control_t *control);
 
-/* Tells the server goodbye and joins the threads. NULL is allowed. */
-void px_control_stop(px_control_t *control);
+/* Tells the server goodbye and joins the threads. NULL is allowed. Returns GB_OK, or why the server did
+ * not want this proxy (certificates of another CA, another version, a wrong name): then the control
+ * plane had stopped the daemon. That happens only before the first registration: later it goes on
+ * trying. */
+gb_status_t px_control_stop(px_control_t *control);
 
 #endif

@@ -13,6 +13,7 @@
 #include "worker/train/wk_order.h"
 #include "worker/train/wk_single.h"
 #include "worker/train/wk_trainer.h"
+#include "worker/train/wk_weights.h"
 
 #define MAX_MEMBERS 64
 
@@ -127,7 +128,9 @@ static void print_json(const run_t *r)
 static gb_status_t prepare(run_t *r)
 {
     wk_config_t *c = &r->config;
-    gb_status_t status = wk_model_load(c->model, &r->model);
+    gb_status_t status = c->out ? wk_weights_check(c->out) : GB_OK;
+    if (status == GB_OK)
+        status = wk_model_load(c->model, &r->model);
     if (status == GB_OK)
         status = wk_dataset_load(c->data, r->model.classes, &r->data);
     if (status != GB_OK)

@@ -1,5 +1,11 @@
 #include "worker/train/wk_weights.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "common/tensor/gb_safetensors.h"
 
 gb_status_t wk_weights_save(const char *path, const wk_model_t *model, const float *flat)
@@ -24,4 +30,23 @@ gb_status_t wk_weights_save(const char *path, const wk_model_t *model, const flo
         return status;
     }
     return gb_st_writer_commit(writer);
+}
+
+gb_status_t wk_weights_check(const char *path)
+{
+    char folder[4096];
+    struct stat info;
+    const char *slash = strrchr(path, '/');
+    int size = slash ? (int)(slash - path) + 1 : 2;
+    if (!*path || size >= (int)sizeof(folder))
+        return gb_fail(GB_ERR_INVALID, "--out '%.80s' is no name for a file", path);
+    snprintf(folder, sizeof(folder), "%.*s", size, slash ? path : "./");
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return gb_fail(GB_ERR_INVALID, "--out %s is a folder: name a file in it", path);
+    if (access(folder, W_OK | X_OK) != 0)
+        return gb_fail(GB_ERR_INVALID,
+                       "--out %s: cannot write to the folder %s (%s): make it or "
+                       "choose another",
+                       path, folder, strerror(errno));
+    return GB_OK;
 }

@@ -8,4 +8,7 @@
 /* Writes every tensor of the flat buffer under its name and shape; atomically. GB_ERR_IO. */
 gb_status_t wk_weights_save(const char *path, const wk_model_t *model, const float *flat);
 
+/* Can a file be written at that path? Asked before the training, not after it. GB_ERR_INVALID. */
+gb_status_t wk_weights_check(const char *path);
+
 #endif

@@ -94,12 +94,17 @@ class Cluster:
         self.data = fields["data"]
         self.env["GABLE_SERVER"] = self.address
 
-    def start_proxy(self, name, args=("--insecure",)):
+    def launch_proxy(self, name, args=("--insecure",)):
+        """Starts one and does not wait for it."""
         command = [f"{BUILD}/bin/gpu-proxy", "--server", self.address, "--listen", "127.0.0.1:0",
                    "--data-listen", "127.0.0.1:0", "--unix", os.path.join(self.folder, name + ".s"),
                    "--name", name, "--driver", "null"] + list(args)
         proxy = Process(self, name, command)
         self.proxies[name] = proxy
+        return proxy
+
+    def start_proxy(self, name, args=("--insecure",)):
+        proxy = self.launch_proxy(name, args)
         proxy.fields = proxy.ready()
         return proxy
 

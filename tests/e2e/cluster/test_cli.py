@@ -106,6 +106,21 @@ class Lists(unittest.TestCase):
         self.assertIn("3 GPUs asked, 2 of 2 free", result.stderr)
         self.assertEqual(len(result.stderr.splitlines()), 1)
 
+    def test_run_wait_is_interrupted(self):
+        run = Process(self.c, "waiting", [f"{BUILD}/bin/gable", "run", "--gpus", "3", "--wait", "60",
+                                          "--", "true"])
+        self.addCleanup(run.kill)
+        # It blocks the signals before it waits: only then is this one worth sending.
+        blocked = 1 << (signal.SIGTERM - 1)
+        def waits():
+            with open(f"/proc/{run.popen.pid}/status") as f:
+                masks = [line.split()[1] for line in f if line.startswith("SigBlk")]
+            return int(masks[0], 16) & blocked
+        wait_for("the blocked signal", waits)
+        run.popen.send_signal(signal.SIGTERM)
+        self.assertEqual(run.popen.wait(20 * SLOW), 1)
+        self.assertIn("interrupted", run.err())
+
     def test_run_passes_signals(self):
         script = "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done"
         run = Process(self.c, "signalled",
@@ -179,6 +194,31 @@ class Certificates(unittest.TestCase):
         self.assertIn("certificates of one CA", result.stderr)
         self.assertEqual(len(result.stderr.splitlines()), 1)
         self.assertIn("refused a peer", self.c.server.err())
+
+    def refused_proxy(self, words, *args):
+        """A proxy that the server does not want ends with one line."""
+        proxy = self.c.launch_proxy("refused", args)
+        self.assertEqual(proxy.popen.wait(30 * SLOW), 1, proxy.err())
+        lines = proxy.err().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertTrue(lines[0].startswith("gpu-proxy: "))
+        self.assertIn(words, lines[0])
+        self.assertEqual(proxy.out(), "")
+        del self.c.proxies["refused"]
+        os.unlink(proxy.err_path)
+
+    def test_foreign_proxy_ends(self):
+        self.c.server_args = ["--tls-dir", self.dir("server")]
+        self.c.start_server()
+        self.c.gable("ca", "init", "--dir", self.dir("other"))
+        self.c.gable("ca", "issue", "eve", "--role", "proxy", "--dir", self.dir("other"), "--out",
+                     self.dir("eve"))
+        self.refused_proxy("certificates of one CA", "--tls-dir", self.dir("eve"))
+        self.refused_proxy("give --tls-dir", "--insecure")
+        self.c.server.stop()
+        self.c.server_args = []
+        self.c.start_server()
+        self.refused_proxy("does not speak TLS", "--tls-dir", self.dir("proxy"))
 
     def test_wrong_role_does_not_start(self):
         for program, args in (("ps-server", ["--state-dir", self.dir("s")]),

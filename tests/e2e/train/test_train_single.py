@@ -70,6 +70,8 @@ def test_bad_input():
         expect(s, 2, ["/nonexistent", "--data"], "--data", "/nonexistent")
         expect(s, 2, ["unknown layer 'foo'"], "--data", data, "--model", make_model(s, "foo"))
         expect(s, 2, ["no-such-model"], "--data", data, "--model", "no-such-model")
+        expect(s, 2, ["--out", "/nonexistent"], "--data", data, "--out", "/nonexistent/weights")
+        expect(s, 2, ["--out", "folder"], "--data", data, "--out", s.dir)
         expect(s, 2, ["4x4", "28x28"], "--data", data, "--model", make_model(s, "maxpool"))
         keep = read(images)
         with open(images, "wb") as file:

@@ -85,6 +85,20 @@ class Start(unittest.TestCase):
             self.assertEqual(len(result.stderr.splitlines()), 1)
         self.assertEqual(self.c.gable("status", "--server", "nonsense").returncode, 2)
 
+    def test_ready_means_usable(self):
+        """Who has read a proxy's ready line gets its device, also if the server comes late."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.c.address = f"127.0.0.1:{s.getsockname()[1]}"
+        early = self.c.launch_proxy("early")
+        wait_for("the proxy's complaint", lambda: "no connection to the server" in early.err())
+        self.assertEqual(early.out(), "")
+        self.c.start_server(self.c.address)
+        early.ready()
+        self.assertEqual([d["id"] for d in self.c.list("devices")], ["early/0"])
+        self.c.start_proxy("late")
+        self.assertEqual(self.c.gable("run", "--gpus", "2", "--", "true").returncode, 0)
+
 
 class Garbage(unittest.TestCase):
     def test_garbage_disturbs_nobody(self):
