@@ -61,8 +61,8 @@ static int init(int argc, char **argv)
         status = ca_create(o.dir, o.name, o.days * 86400);
     if (status != GB_OK)
         return cli_failed(status);
-    printf("%s: CA made, valid for %lld days; next: gable ca issue NAME --role server\n", o.dir,
-           (long long)o.days);
+    printf("%s: CA made, valid for %lld days; next: gable ca issue NAME --role server --dir %s\n",
+           o.dir, (long long)o.days, o.dir);
     return 0;
 }
 

@@ -52,7 +52,7 @@ static const gb_opt_t OPTIONS[] = {
     {"threads", GB_OPT_INT, FIELD(threads), "0", NULL, "N",
      "threads that own parameters; 0: half the CPUs"},
     {"config", GB_OPT_STRING, FIELD(config), "", NULL, "FILE",
-     "these options as `name = value` lines"},
+     "these options as `name = value` lines; deploy/samples has one"},
     {NULL},
 };
 

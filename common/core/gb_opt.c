@@ -246,24 +246,44 @@ gb_status_t gb_opt_parse(const gb_opt_table_t *t, int argc, char **argv, int sto
     return GB_OK;
 }
 
+enum { HELP_LEFT = 31, HELP_WIDTH = 100 };
+
+/* One option's help in the right column, wrapped between words. */
+static void print_wrapped(const char *text)
+{
+    int column = HELP_LEFT;
+    while (*text) {
+        int size = (int)strcspn(text, " \n");
+        if (column > HELP_LEFT && column + 1 + size > HELP_WIDTH) {
+            printf("\n%*s", HELP_LEFT, "");
+            column = HELP_LEFT;
+        }
+        column += printf("%s%.*s", column > HELP_LEFT ? " " : "", size, text);
+        text += size;
+        text += *text != 0;
+    }
+    putchar('\n');
+}
+
+static void print_option(const gb_opt_t *o)
+{
+    char text[1024];
+    bool shown = o->value && *o->value && o->type != GB_OPT_FLAG;
+    int left = printf("  --%s%s%s", o->name, o->operand ? " " : "", o->operand ? o->operand : "");
+    if (left >= HELP_LEFT) {
+        putchar('\n');
+        left = 0;
+    }
+    printf("%*s", HELP_LEFT - left, "");
+    snprintf(text, sizeof text, "%s%s%s%s%s%s%s", o->help, shown ? " [" : "", shown ? o->value : "",
+             shown ? "]" : "", o->env ? " ($" : "", o->env ? o->env : "", o->env ? ")" : "");
+    print_wrapped(text);
+}
+
 void gb_opt_help(const gb_opt_table_t *t)
 {
     printf("Usage: %s\n\n%s\n\nOptions:\n", t->usage, t->about);
-    for (const gb_opt_t *o = t->options; o->name; o++) {
-        char left[96];
-        snprintf(left, sizeof left, "--%s%s%s", o->name, o->operand ? " " : "",
-                 o->operand ? o->operand : "");
-        printf("  %-28s ", left);
-        for (const char *p = o->help; *p; p++) {
-            putchar(*p);
-            if (*p == '\n')
-                printf("  %-28s ", "");
-        }
-        if (o->value && *o->value && o->type != GB_OPT_FLAG)
-            printf(" [%s]", o->value);
-        if (o->env)
-            printf(" ($%s)", o->env);
-        putchar('\n');
-    }
+    for (const gb_opt_t *o = t->options; o->name; o++)
+        print_option(o);
     printf("  %-28s this text\n  %-28s name and version\n", "--help", "--version");
 }

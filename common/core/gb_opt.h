@@ -25,7 +25,7 @@ typedef struct {
     const char *value;   /* default, as text; NULL leaves the field as the caller set it */
     const char *env;     /* environment variable, or NULL */
     const char *operand; /* name of the operand in --help, e.g. "HOST:PORT" */
-    const char *help;    /* one line, may contain newlines */
+    const char *help;    /* a sentence; --help wraps it */
 } gb_opt_t;
 
 typedef struct {

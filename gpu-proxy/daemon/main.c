@@ -21,6 +21,7 @@ typedef struct {
     const char *name;
     const char *tls_dir;
     const char *key_file;
+    const char *config;
     bool insecure;
     int64_t timeout_s;
     int64_t sessions;
@@ -46,7 +47,7 @@ static const gb_opt_t OPTIONS[] = {
     {"name", GB_OPT_STRING, FIELD(name), "", NULL, "NAME",
      "name of this proxy in the cluster; default: host name and data port"},
     {"tls-dir", GB_OPT_STRING, FIELD(tls_dir), "", "GABLE_TLS_DIR", "DIR",
-     "certificates made by 'gable ca', for the control plane"},
+     "certificates made by `gable ca`, for the control plane"},
     {"key-file", GB_OPT_STRING, FIELD(key_file), "", NULL, "FILE",
      "a key (64 hex digits) for clients without a lease (their GABLE_KEY_FILE)"},
     {"insecure", GB_OPT_FLAG, FIELD(insecure), "false", NULL, NULL,
@@ -59,6 +60,8 @@ static const gb_opt_t OPTIONS[] = {
      "connections at a time that have not proved their key yet"},
     {"preamble-timeout", GB_OPT_INT, FIELD(preamble_ms), "2000", NULL, "MS",
      "time in which a connection must prove its key"},
+    {"config", GB_OPT_STRING, FIELD(config), "", NULL, "FILE",
+     "these options as `name = value` lines; deploy/samples has one"},
     {NULL},
 };
 
