@@ -1,6 +1,7 @@
 #include "common/cuda/gb_driver.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,23 @@ static unsigned fill(void *handle, gb_cuda_table_t *table)
     return found;
 }
 
+/* A table is valid for ever, so that every driver is held until the process ends. */
+static void keep(gb_driver_t *driver)
+{
+    typedef struct held {
+        struct held *next;
+        gb_driver_t *driver;
+    } held_t;
+    static _Atomic(held_t *) all;
+    held_t *entry = malloc(sizeof(*entry));
+    if (!entry)
+        return; /* nothing depends on the list */
+    entry->driver = driver;
+    entry->next = atomic_load(&all);
+    while (!atomic_compare_exchange_weak(&all, &entry->next, entry))
+        continue;
+}
+
 static void identify(gb_driver_t *driver)
 {
     const void *table = NULL;
@@ -67,6 +85,7 @@ gb_status_t gb_driver_open(const char *path, const gb_driver_t **out)
     }
     snprintf(driver->path, sizeof(driver->path), "%s", path);
     identify(driver);
+    keep(driver);
     *out = driver;
     return GB_OK;
 err_close:
