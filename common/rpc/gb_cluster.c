@@ -74,6 +74,9 @@ static gb_status_t say_hello(gb_cluster_t *cluster)
                            cluster->server, protocol, PROTOCOL);
         return GB_OK;
     }
+    if (status == GB_ERR_UNSUPPORTED)
+        return gb_fail(status, "%s is no ps-server: give the address of its control port",
+                       cluster->server);
     if (status != GB_ERR_UNREACHABLE)
         return status;
     /* gRPC does not say why: find out whether it is the certificates. */

@@ -10,6 +10,7 @@
 
 #include "common/core/gb_clock.h"
 #include "common/core/gb_log.h"
+#include "common/crypto/gb_crypto.h"
 
 enum { RELEASE_MS = 2000 };
 
@@ -186,8 +187,10 @@ gb_status_t gb_cluster_lease_acquire(gb_cluster_t *cluster, const gb_lease_reque
     message.job = (char *)(request->job ? request->job : "");
     message.device = (char *)(request->device ? request->device : "");
     Gable__V1__Lease *reply;
-    gb_status_t status = gb_cluster_call(cluster, &gable__v1__leases__descriptor, "Acquire",
-                                         &message, cluster->timeout_ms, &reply);
+    gb_status_t status = gb_random(&message.id, sizeof message.id);
+    if (status == GB_OK)
+        status = gb_cluster_call(cluster, &gable__v1__leases__descriptor, "Acquire", &message,
+                                 cluster->timeout_ms, &reply);
     if (status != GB_OK)
         return status;
     gb_cluster_lease_t *lease = calloc(1, sizeof *lease);

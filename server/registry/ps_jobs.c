@@ -208,16 +208,21 @@ static gb_status_t same_settings(const ps_job_t *job, const Gable__V1__JoinReque
     if (strcmp(job->model, request->model))
         return gb_fail(GB_ERR_INVALID, "job %s trains model %s, not %s: choose another --job",
                        job->name, job->model, request->model);
-    if (strcmp(job->optimizer, request->optimizer))
-        return gb_fail(GB_ERR_INVALID, "job %s uses optimizer '%s', not '%s'", job->name,
-                       job->optimizer, request->optimizer);
     if (job->samples != request->samples)
         return gb_fail(GB_ERR_INVALID, "job %s has %llu samples, not %llu: same data everywhere",
                        job->name, (unsigned long long)job->samples,
                        (unsigned long long)request->samples);
     if (job->batch != request->batch || job->iterations != request->iterations)
-        return gb_fail(GB_ERR_INVALID, "job %s has batch %u and %u iterations, not %u and %u",
-                       job->name, job->batch, job->iterations, request->batch, request->iterations);
+        return gb_fail(
+            GB_ERR_INVALID,
+            "job %s has batch %u and %u iterations, not %u and %u: give the same --batch "
+            "or choose another --job",
+            job->name, job->batch, job->iterations, request->batch, request->iterations);
+    if (strcmp(job->optimizer, request->optimizer))
+        return gb_fail(GB_ERR_INVALID,
+                       "job %s uses optimizer '%s', not '%s': give the same options or choose "
+                       "another --job",
+                       job->name, job->optimizer, request->optimizer);
     return GB_OK;
 }
 

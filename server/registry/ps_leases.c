@@ -203,7 +203,8 @@ static gb_status_t grant_shard(ps_registry_t *registry, const ps_lease_t *lease)
 static void grant_proxies(ps_registry_t *registry, ps_lease_t *lease)
 {
     for (uint32_t i = 0; i < lease->part_count; i++)
-        ps_proxy_grant(registry, lease, &lease->parts[i]);
+        if (!lease->parts[i].granted)
+            ps_proxy_grant(registry, lease, &lease->parts[i]);
 }
 
 static int all_granted(const ps_lease_t *lease)
@@ -321,15 +322,44 @@ static ps_lease_t *make_lease(ps_registry_t *registry, const Gable__V1__AcquireR
     uint32_t ttl = request->ttl_ms ? request->ttl_ms : registry->config.ttl_ms;
     lease->ttl_ms = ttl < MIN_TTL_MS ? MIN_TTL_MS : ttl > MAX_TTL_MS ? MAX_TTL_MS : ttl;
     lease->memory = request->memory_bytes;
+    lease->id = request->id;
     snprintf(lease->client, sizeof lease->client, "%s", request->client);
     snprintf(lease->owner, sizeof lease->owner, "%s", owner);
     snprintf(lease->job, sizeof lease->job, "%s", request->job);
     return lease;
 }
 
+/* The call is answered when all proxies have taken the grant, or in vain after a while. */
+static void await_grants(ps_registry_t *registry, ps_lease_t *lease, gb_rpc_call_t *call)
+{
+    lease->waiting = call;
+    gb_rpc_call_hold(call);
+    lease->waiting_until = ps_now_ms() + GRANT_WAIT_MS;
+    grant_proxies(registry, lease);
+    if (all_granted(lease))
+        answer_acquire(registry, lease);
+}
+
+/* The answer to the first request did not reach its holder, who asks again. */
+static gb_status_t acquire_again(ps_registry_t *registry, ps_lease_t *lease,
+                                 const Gable__V1__AcquireRequest *request, gb_rpc_call_t *call)
+{
+    if (strcmp(lease->owner, gb_rpc_call_name(call)) || strcmp(lease->client, request->client))
+        return gb_fail(GB_ERR_EXISTS, "that lease belongs to another: ask with another id");
+    if (lease->waiting) {
+        gb_rpc_call_fail(lease->waiting, GB_ERR_CANCELLED, "asked again on another connection");
+        gb_rpc_call_release(lease->waiting);
+    }
+    await_grants(registry, lease, call);
+    return GB_OK;
+}
+
 static gb_status_t acquire(ps_registry_t *registry, const Gable__V1__AcquireRequest *request,
                            gb_rpc_call_t *call)
 {
+    ps_lease_t *known = request->id ? ps_lease_find(registry, request->id) : NULL;
+    if (known)
+        return acquire_again(registry, known, request, call);
     ps_lease_t *lease = make_lease(registry, request, gb_rpc_call_name(call));
     if (!lease)
         return GB_ERR_NO_MEMORY;
@@ -349,12 +379,7 @@ static gb_status_t acquire(ps_registry_t *registry, const Gable__V1__AcquireRequ
     ps_store_lease_put(registry->store, lease);
     gb_log(GB_LOG_INFO, "lease %016llx: %u devices for %s", (unsigned long long)lease->id,
            request->gpus, lease->client);
-    lease->waiting = call;
-    gb_rpc_call_hold(call);
-    lease->waiting_until = ps_now_ms() + GRANT_WAIT_MS;
-    grant_proxies(registry, lease);
-    if (all_granted(lease))
-        answer_acquire(registry, lease);
+    await_grants(registry, lease, call);
     return GB_OK;
 }
 

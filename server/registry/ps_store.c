@@ -135,7 +135,9 @@ gb_status_t ps_store_open(const char *dir, ps_store_t **out, uint32_t *generatio
 {
     char path[4096];
     if (mkdir(dir, 0700) && errno != EEXIST)
-        return gb_fail_errno(GB_ERR_IO, errno, "cannot make the state folder %s", dir);
+        return gb_fail(GB_ERR_IO,
+                       "cannot make the state folder %s (%s): choose another with --state-dir", dir,
+                       strerror(errno));
     snprintf(path, sizeof path, "%s/leases.db", dir);
     ps_store_t *store = calloc(1, sizeof *store);
     if (!store)
@@ -145,7 +147,8 @@ gb_status_t ps_store_open(const char *dir, ps_store_t **out, uint32_t *generatio
     int code = sqlite3_open(path, &store->db);
     umask(mask);
     if (code != SQLITE_OK)
-        status = gb_fail(GB_ERR_IO, "cannot open %s: %s", path, sqlite3_errmsg(store->db));
+        status = gb_fail(GB_ERR_IO, "cannot open %s: %s: choose another folder with --state-dir",
+                         path, sqlite3_errmsg(store->db));
     /* The exclusive lock keeps a second server out of the same folder. */
     if (status == GB_OK)
         status = run_text(store, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL;"

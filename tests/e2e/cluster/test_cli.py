@@ -76,6 +76,11 @@ class Lists(unittest.TestCase):
             self.assertEqual(result.returncode, 0)
             self.assertIn("Usage: gable", result.stdout)
 
+    def test_not_a_ps_server(self):
+        result = self.c.gable("status", "--server", self.c.proxies["alpha"].fields["grpc"])
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("is no ps-server", result.stderr)
+
     def test_run_environment(self):
         result = self.c.gable("run", "--gpus", "2", "--", "sh", "-c",
                               "cat $GABLE_LEASE; echo lib=$LD_LIBRARY_PATH; "

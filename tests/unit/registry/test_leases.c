@@ -295,6 +295,46 @@ static void test_restart_keeps_leases(void **state)
     gb_rpc_client_close(client);
 }
 
+static gb_status_t acquire_raw(fixture_t *f, const Gable__V1__AcquireRequest *request,
+                               int timeout_ms, uint64_t *id)
+{
+    gb_rpc_client_t *client;
+    ProtobufCMessage *reply;
+    assert_int_equal(gb_rpc_client_open(f->server.target, NULL, &client), GB_OK);
+    gb_status_t status = gb_rpc_client_call(client, &gable__v1__leases__descriptor, "Acquire",
+                                            &request->base, timeout_ms, &reply);
+    if (status == GB_OK) {
+        *id = ((Gable__V1__Lease *)reply)->id;
+        gb_rpc_message_free(reply);
+    }
+    gb_rpc_client_close(client);
+    return status;
+}
+
+/* An answer may get lost: who asks again gets the lease that is already his, not a second one. */
+static void test_repeat_is_harmless(void **state)
+{
+    fixture_t *f = *state;
+    Gable__V1__AcquireRequest request = GABLE__V1__ACQUIRE_REQUEST__INIT;
+    gb_cluster_status_t status;
+    uint64_t id = 0;
+    request.gpus = 2;
+    request.id = 0x1234;
+    request.client = (char *)"one";
+    help_proxy_answer(f->a, HELP_SILENT);
+    assert_int_equal(acquire_raw(f, &request, 300, &id), GB_ERR_TIMEOUT);
+    help_proxy_answer(f->a, HELP_ACCEPT);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(acquire_raw(f, &request, 10000, &id), GB_OK);
+        assert_int_equal(id, 0x1234);
+    }
+    assert_int_equal(gb_cluster_status(f->cluster, &status), GB_OK);
+    assert_int_equal(status.leases, 1);
+    assert_int_equal(status.devices_free, 0);
+    request.client = (char *)"two";
+    assert_int_equal(acquire_raw(f, &request, 10000, &id), GB_ERR_EXISTS);
+}
+
 /* Makes a node of the CA in FOLDER/ca and loads it. */
 static gb_rpc_tls_t *make_node(const char *folder, const char *name, uint32_t role)
 {
@@ -381,6 +421,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_name_is_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sessions_and_kill, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_restart_keeps_leases, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_repeat_is_harmless, set_up, tear_down),
         cmocka_unit_test(test_lease_belongs_to_a_certificate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
