@@ -145,7 +145,7 @@ static void open_exchange(bench_t *b, const model_t *model)
     gbx_config_t config = {
         .shards = &shard, .shard_count = 1, .job = model->name, .worker = 1, .generation = 1};
     gbx_tensor_t tensors[MAX_TENSORS];
-    char names[MAX_TENSORS][8];
+    char names[MAX_TENSORS][16];
     uint64_t places[MAX_TENSORS];
     b->total = 0;
     for (uint32_t t = 0; t < model->count; t++) {

@@ -138,12 +138,16 @@ void ps_barrier_try(ps_registry_t *registry, ps_job_t *job)
 
 /* ---- arriving ---- */
 
-/* Does the member ask again for the plan that is out? */
+/* Does the member ask again for the plan that is out? Either it knows the plan's epoch, or it repeats
+ * the words it arrived with: a newcomer does, when the barrier passed between two of its calls. */
 static int asks_again(const ps_job_t *job, const ps_member_t *member,
                       const Gable__V1__BeginEpochRequest *request)
 {
-    return job->planned && member->in_plan && !member->arrived &&
-           request->generation == job->generation &&
+    if (!job->planned || !member->in_plan || member->arrived)
+        return 0;
+    if (request->done == member->asked_done && request->generation == member->asked_generation)
+        return 1;
+    return request->generation == job->generation &&
            (request->done == job->epoch || is_complete(job));
 }
 
@@ -196,6 +200,8 @@ void ps_barrier_begin(ps_registry_t *registry, gb_rpc_call_t *call,
     }
     ps_barrier_answer_waiting(member, GB_ERR_CANCELLED, "asked again on another connection");
     member->arrived = 1;
+    member->asked_done = request->done;
+    member->asked_generation = request->generation;
     member->waiting = call;
     gb_rpc_call_hold(call);
     uint32_t wait = request->wait_ms < MAX_WAIT_MS ? request->wait_ms : MAX_WAIT_MS;

@@ -230,6 +230,8 @@ static void test_shard_drops_a_worker(void **state)
     /* It may join again, and takes part from the next epoch on. */
     gb_job_abandon(a.job);
     assert_int_equal(gb_job_join(a.cluster, a.lease, &SPEC, &a.job), GB_OK);
+    /* A newcomer is waited for only once it has arrived: it asks first, in vain, and stays arrived. */
+    assert_int_equal(gb_job_begin_epoch(a.job, 0, 10, &plan), GB_ERR_TIMEOUT);
     begin(&a, 0);
     begin(&b, 2);
     arrive(&a);
