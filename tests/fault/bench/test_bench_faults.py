@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A benchmark that is killed leaves none of the servers running that it has started."""
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -33,13 +34,22 @@ def runs(pid, program):
         return False
 
 
+def socket_folder(pid):
+    """Of the proxy's socket: what is killed cannot remove it."""
+    with open(f"/proc/{pid}/cmdline", encoding="ascii") as file:
+        words = file.read().split("\0")
+    return os.path.dirname(words[words.index("--unix") + 1])
+
+
 bench = subprocess.Popen([f"{BUILD}/bench/remote_overhead", "--smoke"], stdout=subprocess.DEVNULL,
                          stderr=subprocess.DEVNULL)
 try:
     proxy = wait_for("the benchmark's proxy",
                      lambda: next((c for c in children(bench.pid) if runs(c, "gpu-proxy")), None), 20)
+    folder = socket_folder(proxy)
 finally:
     bench.kill()
     bench.wait()
 wait_for("the proxy's end", lambda: not runs(proxy, "gpu-proxy"), 10)
+shutil.rmtree(folder)
 print("ok: the proxy ended with its benchmark")

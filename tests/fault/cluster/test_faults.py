@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Bad days of the control plane: what is in the way, what dies, what sends rubbish."""
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -203,6 +204,9 @@ class Deaths(unittest.TestCase):
         self.assertEqual(self.c.list("status")["devices_free"], 1)
         children = subprocess.run(["pgrep", "-P", str(lease.popen.pid)], text=True,
                                   capture_output=True).stdout.split()
+        with open(f"/proc/{children[0]}/environ") as f:
+            file = [v for v in f.read().split("\0") if v.startswith("GABLE_LEASE=")][0]
+        self.addCleanup(shutil.rmtree, os.path.dirname(file.split("=", 1)[1]))
         lease.kill()
         for child in children:
             os.kill(int(child), signal.SIGKILL)
