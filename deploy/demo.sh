@@ -15,14 +15,14 @@ trains MNIST synchronously, writes the weights, and prints the result as one JSO
   --model lenet5|mlp   what to train                         [lenet5]
   --epochs N           passes over the training set          [3]
   --workers N          worker processes                      [2]
-  --proxies N          GPU proxies, one software GPU each     [2]
+  --proxies N          GPU proxies, one software GPU each     [as many as workers]
   --data DIR           folder with the four IDX files        [tests/data/mnist]
   --out DIR            where weights and logs go             [build/demo]
   --help               this text
 T
 }
 
-model=lenet5 epochs=3 workers=2 proxies=2 data=tests/data/mnist out=build/demo
+model=lenet5 epochs=3 workers=2 proxies='' data=tests/data/mnist out=build/demo
 while [ $# -gt 0 ]; do
     case "$1" in
     --help | -h) usage && exit 0 ;;
@@ -37,9 +37,13 @@ while [ $# -gt 0 ]; do
         ;;
     esac
 done
-for n in "$epochs" "$workers" "$proxies"; do
+for n in "$epochs" "$workers" "${proxies:=$workers}"; do
     [[ "$n" =~ ^[1-9][0-9]{0,3}$ ]] || { echo "demo.sh: '$n' is not a count of 1 or more" >&2; exit 2; }
 done
+if [ "$proxies" -lt "$workers" ]; then
+    echo "demo.sh: each worker needs a GPU: give --proxies $workers or more" >&2
+    exit 2
+fi
 
 deploy/setup.sh
 mkdir -p build/log "$out"
@@ -106,26 +110,30 @@ done
 
 weights=$out/$model.safetensors
 rm -f "$weights"
-first=
 for ((w = 1; w <= workers; w++)); do
     args=(--server "$server" --insecure --model "$model" --data "$data" --epochs "$epochs"
         --gpus 1 --mode bsp --job demo --workers "$workers")
     if [ "$w" -eq 1 ]; then
         "$bin/worker" "${args[@]}" --out "$weights" --json 2> >(tee "$out/worker1.err" >&2) \
             >"$run/worker1.log" &
-        first=$!
-        pids+=($first)
+        pids+=($!)
     else
         start "worker$w" "$bin/worker" "${args[@]}"
     fi
 done
 
+# The first failure ends the demo: the other workers would wait for the one that is gone.
 status=0
-for ((w = proxies + 1; w < ${#pids[@]}; w++)); do
-    wait "${pids[$w]}" || status=$?
+declare -A training
+for pid in "${pids[@]:proxies+1}"; do training[$pid]=1; done
+while [ ${#training[@]} -gt 0 ] && [ $status -eq 0 ]; do
+    wait -n -p ended "${!training[@]}" || status=$?
+    unset "training[$ended]"
 done
 if [ $status -ne 0 ]; then
-    tail -n 5 "$out"/worker*.err >&2
+    for ((w = 2; w <= workers; w++)); do # what worker 1 had to say is on the screen
+        sed "s/^/worker $w: /" "$out/worker$w.err" | tail -n 2 >&2
+    done
     echo "demo.sh: a worker failed: the logs are in $out" >&2
     exit 1
 fi

@@ -154,6 +154,20 @@ static gb_status_t get_size(builder_t *b, json_t *object, const char *key, int64
     return GB_OK;
 }
 
+/* "a, b and c", cut where `text` ends. */
+static const char *join_keys(const char *const *keys, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (size_t i = 0; keys[i] && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s",
+                                 i == 0        ? ""
+                                 : keys[i + 1] ? ", "
+                                               : " and ",
+                                 keys[i]);
+    return text;
+}
+
 static gb_status_t check_keys(builder_t *b, json_t *object, const char *kind,
                               const char *const *known)
 {
@@ -164,9 +178,11 @@ static gb_status_t check_keys(builder_t *b, json_t *object, const char *kind,
         size_t i = 0;
         while (known[i] && strcmp(known[i], key) != 0)
             i++;
+        char text[80];
         if (!known[i])
-            return gb_fail(GB_ERR_INVALID, "%s: layer %u (%s) has an unknown key '%s': remove it",
-                           b->origin, b->index, kind, key);
+            return gb_fail(GB_ERR_INVALID,
+                           "%s: layer %u (%s) has an unknown key '%s': known are %s", b->origin,
+                           b->index, kind, key, join_keys(known, text, sizeof(text)));
     }
     return GB_OK;
 }

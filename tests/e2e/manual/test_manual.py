@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 SOURCE = os.environ["GABLE_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "e2e", "cluster"))
@@ -95,6 +96,22 @@ def help_fits_a_terminal():
             assert len(line) <= 100, f"{command}: {line}"
 
 
+def the_guides_model_is_one():
+    """The worker takes it, and goes on to look for the data, which are not there."""
+    with open(f"{SOURCE}/docs/user-guide.md") as f:
+        model = re.search(r"```json\n(.*?)```", f.read(), re.DOTALL).group(1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "small.json")
+        for text, complaint in ((model, "train-images-idx3-ubyte[.gz]: no such file"),
+                                (model.replace("filters", "channels"), "unknown key 'channels': "
+                                 "known are type, filters, kernel and pad")):
+            with open(path, "w") as f:
+                f.write(text)
+            done = subprocess.run([f"{BUILD}/bin/worker", "--driver", "cpu", "--model", path,
+                                   "--data", folder], text=True, capture_output=True)
+            assert done.returncode and complaint in done.stderr, done
+
+
 def links_lead_somewhere():
     pages = ["README.md"] + [f"docs/{name}" for name in sorted(os.listdir(f"{SOURCE}/docs"))
                              if name.endswith(".md")]
@@ -109,7 +126,7 @@ def links_lead_somewhere():
 
 def main():
     for test in (samples_start_the_programs, a_bad_key_is_named_with_its_line,
-                 samples_show_the_defaults, help_fits_a_terminal, links_lead_somewhere):
+                 samples_show_the_defaults, help_fits_a_terminal, the_guides_model_is_one, links_lead_somewhere):
         test()
         print("ok", test.__name__)
 
