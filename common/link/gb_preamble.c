@@ -181,7 +181,8 @@ gb_status_t gb_answer_decode(const uint8_t in[GB_ANSWER_SIZE], const char *where
     case GB_ERR_UNAUTHORISED:
         return gb_fail(GB_ERR_UNAUTHORISED,
                        "%s refuses the lease or its key: it has expired, was "
-                       "revoked, or belongs to another proxy: get a new lease",
+                       "revoked, or belongs to another proxy: get a new "
+                       "lease, or check GABLE_KEY_FILE where GABLE_PROXIES names the proxy",
                        where);
     case GB_ERR_UNSUPPORTED:
         return gb_fail(GB_ERR_UNSUPPORTED,
