@@ -108,6 +108,9 @@ for ((p = 1; p <= proxies; p++)); do
     wait_ready "gpu-proxy$p" data >"$run/proxy"
 done
 
+# Worker 1 writes through tee, so it cannot see that this is a terminal.
+[ -t 2 ] && export GABLE_PROGRESS=bar
+
 weights=$out/$model.safetensors
 rm -f "$weights"
 for ((w = 1; w <= workers; w++)); do
@@ -118,7 +121,7 @@ for ((w = 1; w <= workers; w++)); do
             >"$run/worker1.log" &
         pids+=($!)
     else
-        start "worker$w" "$bin/worker" "${args[@]}"
+        GABLE_PROGRESS=none start "worker$w" "$bin/worker" "${args[@]}"
     fi
 done
 
