@@ -111,6 +111,27 @@ static void note_late(px_call_t *call, CUresult result)
     }
 }
 
+/* After a late error none of the context's work runs any more: its results would be wrong, and an
+ * exchange would spread them to other workers. Releases, events and stream values still do, so that
+ * what waits for them comes to its end. */
+static int is_void(const px_call_t *call)
+{
+    if (!call->context || !atomic_load(&call->context->late))
+        return 0;
+    switch (call->frame.operation) {
+    case GB_OP_cuLaunchKernel:
+    case GB_OP_cuMemcpyDtoDAsync_v2:
+    case GB_OP_cuMemcpyHtoDAsync_v2:
+    case GB_OP_cuMemsetD8Async:
+    case GB_OP_cuMemsetD16Async:
+    case GB_OP_cuMemsetD32Async:
+    case PX_OP_EXCHANGE_POST:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 static gb_status_t finish(px_call_t *call, const px_entry_t *entry, CUresult result)
 {
     if (call->bad)
@@ -202,6 +223,8 @@ static gb_status_t execute(px_session_t *s, const gb_frame_t *frame, const uint8
         px_lane_end(s, lane);
         return GB_OK;
     }
+    if (is_void(&call))
+        return skip_rest(s, &call);
     CUresult result = px_make_current(&call);
     if (!result)
         result = entry->run(&call);

@@ -212,6 +212,39 @@ static void wrong_numbers(void **state)
     expect_end(GB_OK);
 }
 
+static unsigned memsets;
+
+static CUresult count_memset(CUdeviceptr address, unsigned char value, size_t count,
+                             CUstream stream)
+{
+    (void)address, (void)value, (void)count, (void)stream;
+    memsets++;
+    return CUDA_SUCCESS;
+}
+
+/* Once a queued call has failed, the work queued behind it does not run: it would use wrong data. */
+static void nothing_runs_after_a_late_error(void **state)
+{
+    (void)state;
+    gb_frame_t frame;
+    uint64_t memset_args[4] = {4096, 1, 16, 0}, event_args[2] = {99, 0};
+    uint64_t retain[3] = {16, 0, 0}, number = 16;
+    cuda.cuMemsetD8Async = count_memset;
+    memsets = 0;
+    greet();
+    send_frame(GB_OP_cuDevicePrimaryCtxRetain, 0, 2, retain, sizeof(retain));
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), 0);
+    send_frame(PX_OP_SET_CONTEXT, 0, 3, &number, sizeof(number));
+    send_frame(GB_OP_cuMemsetD8Async, 0, 4, memset_args, sizeof(memset_args));
+    send_frame(GB_OP_cuEventRecord, 0, 5, event_args, sizeof(event_args));
+    send_frame(GB_OP_cuMemsetD8Async, 0, 6, memset_args, sizeof(memset_args));
+    send_frame(GB_OP_cuCtxSynchronize, 0, 7, NULL, 0);
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(memsets, 1);
+    assert_int_equal(gb_link_goodbye(mine), GB_OK);
+    expect_end(GB_OK);
+}
+
 /* ---- a call that waits holds up its lane only ---- */
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -360,6 +393,7 @@ int main(void)
         CASE(unknown_context),
         CASE(lane_out_of_range),
         CASE(wrong_numbers),
+        CASE(nothing_runs_after_a_late_error),
         CASE(lanes),
         CASE(senseless_frames),
     };
