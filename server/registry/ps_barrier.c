@@ -12,7 +12,7 @@
 
 #include "common/core/gb_log.h"
 
-enum { MAX_WAIT_MS = 10000 };
+enum { MAX_WAIT_MS = 10000, RETURN_MS = 30000 };
 
 void ps_barrier_answer_waiting(ps_member_t *member, gb_status_t status, const char *why)
 {
@@ -182,6 +182,7 @@ void ps_barrier_begin(ps_registry_t *registry, gb_rpc_call_t *call,
                          "this worker is no member of the job any more: join again");
         return;
     }
+    member->missing_since = 0;
     if (asks_again(job, member, request)) {
         if (!has_moved_on(registry, job)) {
             reply_plan(job, member, call);
@@ -209,8 +210,29 @@ void ps_barrier_begin(ps_registry_t *registry, gb_rpc_call_t *call,
     ps_barrier_try(registry, job);
 }
 
+/* Members of before a restart that have not come back. One may be a worker that joined twice, because
+ * the first answer was lost with the server: its lease lives, and nobody will ever come. A worker that
+ * is only late is told so and joins again. */
+static void drop_missing(ps_registry_t *registry, ps_job_t *job, uint64_t now)
+{
+    uint32_t patience = registry->config.return_ms ? registry->config.return_ms : RETURN_MS;
+    int changed = 0;
+    ps_member_t *next;
+    for (ps_member_t *member = job->members; member; member = next) {
+        next = member->next;
+        if (!member->missing_since || now - member->missing_since < patience)
+            continue;
+        ps_member_drop(registry, job, member, "has not come back since the server's restart");
+        changed = 1;
+    }
+    if (changed)
+        ps_job_after_change(registry, job);
+}
+
 void ps_barrier_tick(ps_registry_t *registry, uint64_t now)
 {
+    for (ps_job_t *job = registry->jobs; job; job = job->next)
+        drop_missing(registry, job, now);
     for (ps_job_t *job = registry->jobs; job; job = job->next)
         for (ps_member_t *member = job->members; member; member = member->next) {
             if (!member->waiting || member->waiting_until > now)

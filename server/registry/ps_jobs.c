@@ -492,6 +492,7 @@ static void take_member(void *arg, ps_member_t *member)
 {
     ps_job_t *job = arg;
     member->active = 1;
+    member->missing_since = ps_now_ms();
     member->loss = NAN;
     ps_member_t **end = &job->members;
     while (*end)

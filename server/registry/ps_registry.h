@@ -19,6 +19,7 @@ typedef struct {
     uint32_t ttl_ms;       /* of a lease that asks for none */
     uint32_t heartbeat_ms; /* of the proxies; one silent for five is lost */
     uint32_t lost_ms;      /* a proxy that lost its stream may come back within this */
+    uint32_t return_ms; /* after a restart, a job's member may come back within this; 0 = 30000 */
 } ps_registry_config_t;
 
 /* Opens the state. GB_ERR_IO, GB_ERR_FORMAT (not our database), GB_ERR_BUSY (another server has it). */

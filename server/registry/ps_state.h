@@ -98,6 +98,7 @@ typedef struct ps_member {
     char client[PS_CLIENT];
     int active;  /* took part in the last epoch (or was a member before a restart): waited for */
     int arrived; /* at the next barrier */
+    uint64_t missing_since; /* known from before a restart and not seen since; 0: it is here */
     uint32_t asked_done, asked_generation; /* with which it arrived last */
     int in_plan;
     uint32_t rank;

@@ -27,7 +27,8 @@ void help_server_start(help_server_t *server)
                                    .share = 1,
                                    .ttl_ms = 15000,
                                    .heartbeat_ms = 60000,
-                                   .lost_ms = 300};
+                                   .lost_ms = 300,
+                                   .return_ms = 2000};
     assert_int_equal(ps_registry_create(&config, &server->registry), GB_OK);
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", server->folder);
     ps_params_config_t params = {.listen = "127.0.0.1:0",

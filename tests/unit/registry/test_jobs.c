@@ -336,6 +336,28 @@ static void test_restart(void **state)
     gb_cluster_close(old);
 }
 
+/* A member of before the restart that never comes back is not waited for, although its lease lives. */
+static void test_missing_after_restart(void **state)
+{
+    help_server_t *server = *state;
+    worker_t a, b;
+    gb_job_spec_t spec = SPEC;
+    spec.workers = 1;
+    start(&a, server, &spec);
+    begin(&a, 0);
+    arrive(&a);
+    help_server_stop(server);
+    help_server_start(server);
+    start(&b, server, &spec);
+    assert_int_equal(show(&b).members, 2);
+    begin(&b, 0);
+    arrive(&b);
+    assert_int_equal(b.plan.world, 1);
+    assert_int_equal(show(&b).members, 1);
+    finish(&b);
+    die(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +370,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_second_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_abandoned_run_is_resumed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_restart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_missing_after_restart, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
