@@ -1,6 +1,7 @@
 /* gen.h - from the analysed kernel to LLVM IR.
  *
- * gen_flow.c     the function: groups, masks, nodes, barriers
+ * gen_flow.c     the function: groups, masks, states; gen_parts.c: where lanes may part
+ * gen_fast.c     nodes with every lane active; gen_masked.c: with masks
  * gen_value.c    registers and operands as scalars, affine pairs and vectors
  * gen_instr.c    which generator an instruction belongs to; guards
  * gen_affine.c   instructions whose result is affine over the lanes

@@ -1,4 +1,4 @@
-/* gen_state.h - what gen_flow.c, gen_barrier.c and gen_setup.c share. */
+/* gen_state.h - what the files that make the function share. */
 #ifndef CPU_GEN_STATE_H
 #define CPU_GEN_STATE_H
 
@@ -21,10 +21,32 @@ typedef struct gen_flow {
     uint32_t context_bytes;
 } gen_flow_t;
 
-/* gen_flow.c: the first test for waiting lanes at or behind node b */
-block_t gen_chain(cpu_gen_t *gen, uint32_t b);
+/* gen_flow.c: masks of lanes, and what both ways of running a node need */
+val_t gen_state_value(cpu_gen_t *gen, int64_t state);
+void gen_poll_cancel(cpu_gen_t *gen);
+val_t gen_waiting(cpu_gen_t *gen, uint32_t node, unsigned g); /* slot of the waiting lanes */
+val_t gen_load_mask(cpu_gen_t *gen, val_t slot);
+/* Lanes wait for the node from here on. */
+void gen_send(cpu_gen_t *gen, uint32_t node, unsigned g, val_t lanes);
+val_t gen_any_waiting(cpu_gen_t *gen, uint32_t node);
+val_t gen_all_set(cpu_gen_t *gen, val_t const *masks);  /* in every strip, as i1 */
+val_t gen_none_set(cpu_gen_t *gen, val_t const *masks); /* in no strip */
+/* The predicate of a branch for strip g, as a vector or (uniform) a scalar. */
+val_t gen_branch_predicate(cpu_gen_t *gen, const cpu_node_t *n, unsigned g, bool vec);
+void gen_node_body(cpu_gen_t *gen, const cpu_node_t *n);
+
+/* gen_parts.c */
+void gen_find_barriers(cpu_gen_t *gen);
+void gen_make_blocks(cpu_gen_t *gen);
 /* Is the barrier reached with masks? */
 bool gen_barrier_parts(const cpu_gen_t *gen, uint32_t k);
+
+/* gen_fast.c, gen_masked.c: the code of a node */
+void gen_fast_node(cpu_gen_t *gen, uint32_t b);
+void gen_masked_node(cpu_gen_t *gen, uint32_t b);
+void gen_masked_rescan(cpu_gen_t *gen);
+/* The first test for waiting lanes at or behind node b. */
+block_t gen_chain(cpu_gen_t *gen, uint32_t b);
 
 /* gen_setup.c: launch values, and which lanes have threads */
 void gen_setup(cpu_gen_t *gen);

@@ -1,0 +1,72 @@
+/* Nodes with every lane of the group active. */
+#include "gpu-proxy/cpu/jit/gen_state.h"
+
+static void fast_jump(cpu_gen_t *gen, uint32_t from, uint32_t to)
+{
+    if (to == CPU_NODE_EXIT) {
+        LLVMBuildRet(gen->b, gen_state_value(gen, CPU_STATE_DONE));
+        return;
+    }
+    if (to <= from) {
+        gen_poll_cancel(gen);
+    }
+    LLVMBuildBr(gen->b, gen->flow->fast[to]);
+}
+
+static void fast_branch_uniform(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
+{
+    block_t yes = gen_block(gen, ""), no = gen_block(gen, "");
+    LLVMBuildCondBr(gen->b, gen_branch_predicate(gen, n, 0, false), yes, no);
+    LLVMPositionBuilderAtEnd(gen->b, yes);
+    fast_jump(gen, b, n->succ[0]);
+    LLVMPositionBuilderAtEnd(gen->b, no);
+    fast_jump(gen, b, n->succ[1]);
+}
+
+static void fast_branch_divergent(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
+{
+    val_t p[GEN_MAX_STRIPS];
+    bool vec = gen->a->values[n->guard].form.tag == CPU_FORM_VARYING;
+    for (unsigned g = 0; g < gen->G; g++) {
+        p[g] = gen_branch_predicate(gen, n, g, vec);
+    }
+    block_t yes = gen_block(gen, ""), rest = gen_block(gen, ""), no = gen_block(gen, ""),
+            mixed = gen_block(gen, "part");
+    LLVMBuildCondBr(gen->b, gen_all_set(gen, p), yes, rest);
+    LLVMPositionBuilderAtEnd(gen->b, yes);
+    fast_jump(gen, b, n->succ[0]);
+    LLVMPositionBuilderAtEnd(gen->b, rest);
+    LLVMBuildCondBr(gen->b, gen_none_set(gen, p), no, mixed);
+    LLVMPositionBuilderAtEnd(gen->b, no);
+    fast_jump(gen, b, n->succ[1]);
+    LLVMPositionBuilderAtEnd(gen->b, mixed);
+    for (unsigned g = 0; g < gen->G; g++) {
+        val_t lanes = gen_splat(gen, p[g]);
+        gen_send(gen, n->succ[0], g, lanes);
+        gen_send(gen, n->succ[1], g, LLVMBuildNot(gen->b, lanes, ""));
+    }
+    LLVMBuildBr(gen->b, gen->flow->after[b]);
+}
+
+void gen_fast_node(cpu_gen_t *gen, uint32_t b)
+{
+    const cpu_node_t *n = &gen->a->nodes[b];
+    LLVMPositionBuilderAtEnd(gen->b, gen->flow->fast[b]);
+    gen->node = b;
+    gen->masked = false;
+    gen_node_body(gen, n);
+    switch (n->end) {
+    case CPU_END_BRANCH:
+        if (gen->a->divergent[b]) {
+            fast_branch_divergent(gen, b, n);
+        } else {
+            fast_branch_uniform(gen, b, n);
+        }
+        break;
+    case CPU_END_BARRIER:
+        gen_barrier_stop(gen, b, n);
+        break;
+    default:
+        fast_jump(gen, b, n->succ[0]);
+    }
+}
