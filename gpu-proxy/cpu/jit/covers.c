@@ -1,5 +1,6 @@
 /* Which instructions the code generator covers: known when a module is loaded, without LLVM. */
 #include "gpu-proxy/cpu/jit/gaps.h"
+#include "gpu-proxy/cpu/jit/packet.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -90,22 +91,9 @@ static bool comparison(const ptx_instr_t *i)
 
 static bool access(const ptx_instr_t *i)
 {
-    return i->type != PTX_B128 && i->type != PTX_PRED &&
+    return i->type != PTX_PRED &&
            ptx_type_size((ptx_type_t)i->type) * (i->vec > 1 ? i->vec : 1u) <= 32 &&
            i->space != PTX_SPACE_TEX;
-}
-
-static bool atomic(const ptx_instr_t *i)
-{
-    unsigned bytes = ptx_type_size((ptx_type_t)i->type);
-    if (i->vec > 1 || bytes > 8 || bytes < 2) {
-        return false;
-    }
-    if (bytes == 2) {
-        return i->mode == PTX_ATOM_CAS;
-    }
-    bool floating = is_wide_float(i->type);
-    return floating ? i->mode == PTX_ATOM_ADD || i->mode == PTX_ATOM_EXCH : is_integer(i->type);
 }
 
 static bool special_registers(const ptx_function_t *f, const ptx_instr_t *i)
@@ -181,6 +169,7 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_SLCT:
         return i->type2 == PTX_F32 || i->type2 == PTX_S32;
     case PTX_OP_MOV:
+        return true;
     case PTX_OP_SELP:
         return i->type != PTX_B128;
     case PTX_OP_CVT:
@@ -196,7 +185,7 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
         return access(i) && (i->op != PTX_OP_ST || i->space != PTX_SPACE_PARAM);
     case PTX_OP_ATOM:
     case PTX_OP_RED:
-        return atomic(i);
+        return cpu_atomic_covered(i);
     case PTX_OP_REDUX:
         return is_integer(i->type);
     case PTX_OP_BAR:

@@ -16,6 +16,7 @@
  * gen_setup.c    launch values, strips and groups; gen_barrier.c: leaving and coming back
  * gen_atom.c     atomic operations
  * gen_warp.c     shuffles, votes, matches
+ * gen_packet.c   instructions that a helper does for a strip
  *
  * Every instruction is generated for one strip at a time (gen->g), as scalar code where its result is
  * the same in all lanes, else on vectors of W lanes. The kernel's body is generated twice where lanes
@@ -100,6 +101,7 @@ typedef struct cpu_gen {
     const char **symbols;
     unsigned symbol_count;
     bool uses_local;
+    val_t packet; /* slots of gen_packet.c, or NULL: not used so far */
     struct gen_flow *flow;
 } cpu_gen_t;
 

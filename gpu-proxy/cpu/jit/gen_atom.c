@@ -1,5 +1,5 @@
 /* Atomic operations: a helper goes through the active lanes in order. */
-#include "gpu-proxy/cpu/jit/gen.h"
+#include "gpu-proxy/cpu/jit/gen_packet.h"
 
 #define B gen->b
 
@@ -31,12 +31,17 @@ static void store_source(cpu_gen_t *gen, const ptx_operand_t *o, unsigned type, 
 void gen_atomic(cpu_gen_t *gen)
 {
     const ptx_instr_t *i = gen->i;
-    unsigned sources = i->src_count - 1; /* behind the address */
+    cpu_rare_t rare;
+    if (cpu_atomic_rare(i, &rare)) {
+        gen_atomic_rare(gen, &rare);
+        return;
+    }
+    bool compares = i->mode == PTX_ATOM_CAS; /* what else follows is a cache policy */
     gen_addr_t a = gen_address(gen, ptx_src(gen->f, i, 0), i->type, 1, true);
     val_t addresses = gen_addresses(gen, &a);
     LLVMSetAlignment(LLVMBuildStore(B, addresses, gen_buffer(gen, BUFFER_ADDRESSES)), 64);
     store_source(gen, ptx_src(gen->f, i, 1), i->type, BUFFER_A);
-    if (sources > 1) {
+    if (compares) {
         store_source(gen, ptx_src(gen->f, i, 2), i->type, BUFFER_B);
     }
     type_t params[9] = {gen->ptr, gen->ptr, gen->i32, gen->i32, gen->i32,

@@ -194,7 +194,11 @@ void gen_compare(cpu_gen_t *gen, bool vec)
 
 static unsigned unsigned_type(unsigned bytes)
 {
-    return bytes == 1 ? PTX_U8 : bytes == 2 ? PTX_U16 : bytes == 4 ? PTX_U32 : PTX_U64;
+    return bytes == 1   ? PTX_U8
+           : bytes == 2 ? PTX_U16
+           : bytes == 4 ? PTX_U32
+           : bytes == 8 ? PTX_U64
+                        : PTX_B128;
 }
 
 /* mov.b64 d, {a, b}: the first element is the lowest. */

@@ -136,11 +136,18 @@ static val_t pointer_of_lane(cpu_gen_t *gen, val_t addresses, unsigned lane, uin
     return gen_offset(gen, LLVMBuildIntToPtr(B, p, gen->ptr, ""), offset);
 }
 
+/* Do vector instructions gather and scatter such elements? */
+static bool has_gather(const cpu_gen_t *gen, type_t elem)
+{
+    return gen->avx512 &&
+           (elem == gen->i32 || elem == gen->i64 || elem == gen->f32 || elem == gen->f64);
+}
+
 /* AVX-512 gathers; elsewhere single loads are faster, and inactive lanes have a harmless address. */
 static val_t gather(cpu_gen_t *gen, type_t elem, val_t addresses, uint64_t offset, unsigned align)
 {
     type_t t = gen_vector(gen, elem);
-    if (gen->avx512 && elem != gen->i8 && elem != gen->i16) {
+    if (has_gather(gen, elem)) {
         type_t over[2] = {t, gen_vector(gen, gen->ptr)};
         val_t args[4] = {lane_pointers(gen, addresses, offset), LLVMConstInt(gen->i32, align, 0),
                          mask_or_all(gen), LLVMConstNull(t)};
@@ -157,7 +164,7 @@ static val_t gather(cpu_gen_t *gen, type_t elem, val_t addresses, uint64_t offse
 static void scatter(cpu_gen_t *gen, val_t v, val_t addresses, uint64_t offset, unsigned align)
 {
     type_t elem = gen_element(v);
-    if (gen->avx512 && elem != gen->i8 && elem != gen->i16) {
+    if (has_gather(gen, elem)) {
         type_t over[2] = {LLVMTypeOf(v), gen_vector(gen, gen->ptr)};
         val_t args[4] = {v, lane_pointers(gen, addresses, offset), LLVMConstInt(gen->i32, align, 0),
                          mask_or_all(gen)};

@@ -1,6 +1,7 @@
 /* The helpers of generated code: the slow, exact way to check and to touch memory lane by lane, and
  * atomic operations. */
 #include "gpu-proxy/cpu/jit/code.h"
+#include "gpu-proxy/cpu/jit/helpers_lane.h"
 #include "gpu-proxy/cpu/ptx/ptx_ir.h"
 
 #include <string.h>
@@ -33,10 +34,10 @@ static uint32_t linear_thread(const cpu_launch_t *l, const uint32_t tid[3])
     return tid[0] + l->block[0] * (tid[1] + l->block[1] * tid[2]);
 }
 
-/* Host address of an access, or NULL if it may not be. */
-static void *resolve(cpu_launch_t *l, uint64_t address, cpu_access_t a, const uint32_t tid[3])
+/* Host address of `size` bytes, or NULL if they may not be touched. */
+static void *resolve(cpu_launch_t *l, uint64_t address, uint64_t size, cpu_access_t a,
+                     const uint32_t tid[3])
 {
-    uint64_t size = (uint64_t)a.bytes * a.count;
     uint64_t base;
     switch (a.space) {
     case PTX_SPACE_SHARED:
@@ -75,22 +76,35 @@ static int32_t record(cpu_launch_t *l, int32_t code, uint64_t address, cpu_acces
     return CPU_STATE_FAULT;
 }
 
-/* Checks one lane; NULL after the fault is recorded. */
-static void *lane_pointer(cpu_launch_t *l, uint64_t address, cpu_access_t a, uint32_t strip,
-                          unsigned lane)
+static void *checked(cpu_launch_t *l, uint64_t address, uint64_t size, uint64_t align,
+                     cpu_access_t a, uint32_t strip, unsigned lane)
 {
     uint32_t tid[3];
     cpu_thread_of(&l->code->header, l->block, strip, lane, tid);
-    void *p = resolve(l, address, a, tid);
+    void *p = resolve(l, address, size, a, tid);
     if (p == NULL) {
         record(l, CPU_FAULT_ADDRESS, address, a, tid);
         return NULL;
     }
-    if (((uintptr_t)p & ((uint64_t)a.bytes * a.count - 1)) != 0) {
+    if (((uintptr_t)p & (align - 1)) != 0) {
         record(l, CPU_FAULT_MISALIGNED, address, a, tid);
         return NULL;
     }
     return p;
+}
+
+void *cpu_lane_pointer(cpu_launch_t *l, uint64_t address, cpu_access_t a, uint32_t strip,
+                       unsigned lane)
+{
+    uint64_t size = (uint64_t)a.bytes * a.count;
+    return checked(l, address, size, size, a, strip, lane);
+}
+
+void *cpu_lane_stretch(cpu_launch_t *l, uint64_t address, uint64_t bytes, uint64_t align,
+                       unsigned space, bool write, uint32_t strip, unsigned lane)
+{
+    cpu_access_t a = {.bytes = 1, .count = 1, .space = (uint8_t)space, .write = write};
+    return checked(l, address, bytes, align, a, strip, lane);
 }
 
 static int32_t help_check(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
@@ -99,7 +113,7 @@ static int32_t help_check(cpu_launch_t *l, const uint64_t *addresses, uint32_t m
     cpu_access_t a = cpu_access_unpack(access);
     for (uint32_t m = mask; m != 0; m &= m - 1) {
         unsigned lane = (unsigned)__builtin_ctz(m);
-        if (lane_pointer(l, addresses[lane], a, strip, lane) == NULL) {
+        if (cpu_lane_pointer(l, addresses[lane], a, strip, lane) == NULL) {
             return CPU_STATE_FAULT;
         }
     }
@@ -130,7 +144,7 @@ static int32_t help_check_strip(cpu_launch_t *l, const cpu_strip_access_t *w, ui
         for (uint32_t m = mask; m != 0; m &= m - 1) {
             unsigned lane = (unsigned)__builtin_ctz(m);
             uint64_t address = strip_address(w, base, index, lane) + (uint64_t)w->offsets[n];
-            if (lane_pointer(l, address, a, strip, lane) == NULL) {
+            if (cpu_lane_pointer(l, address, a, strip, lane) == NULL) {
                 return CPU_STATE_FAULT;
             }
         }
@@ -158,7 +172,7 @@ static int32_t copy_strip(cpu_launch_t *l, const cpu_strip_access_t *w, uint64_t
         for (uint32_t m = mask; m != 0; m &= m - 1) {
             unsigned lane = (unsigned)__builtin_ctz(m);
             uint64_t address = strip_address(w, base, index, lane) + (uint64_t)w->offsets[n];
-            uint8_t *p = lane_pointer(l, address, a, strip, lane);
+            uint8_t *p = cpu_lane_pointer(l, address, a, strip, lane);
             if (p == NULL) {
                 return CPU_STATE_FAULT;
             }
@@ -305,7 +319,7 @@ static int32_t help_atomic(cpu_launch_t *l, const uint64_t *addresses, uint32_t 
     uint32_t mode = what & 0xff, type = what >> 8;
     for (uint32_t m = mask; m != 0; m &= m - 1) {
         unsigned lane = (unsigned)__builtin_ctz(m);
-        void *p = lane_pointer(l, addresses[lane], acc, strip, lane);
+        void *p = cpu_lane_pointer(l, addresses[lane], acc, strip, lane);
         if (p == NULL) {
             return CPU_STATE_FAULT;
         }
@@ -345,6 +359,7 @@ const cpu_helpers_t *cpu_helpers(void)
         .atomic = help_atomic,
         .fault = help_fault,
         .nanoseconds = help_nanoseconds,
+        .atomic_rare = cpu_help_atomic_rare,
     };
     return &table;
 }

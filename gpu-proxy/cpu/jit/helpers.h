@@ -88,6 +88,9 @@ struct cpu_helpers {
     /* Records a fault that needs no address. */
     int32_t (*fault)(cpu_launch_t *launch, uint32_t code, uint32_t mask, uint32_t strip);
     uint64_t (*nanoseconds)(void);
+    /* Instructions that packet.h describes: `what` is a description, `slots` the operands. */
+    int32_t (*atomic_rare)(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
+                           uint8_t *slots);
 };
 
 /* Coordinates of a lane's thread, and whether there is such a thread. */

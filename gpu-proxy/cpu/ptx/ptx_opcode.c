@@ -69,6 +69,7 @@ static const struct {
     {"const", C_SPACE, PTX_SPACE_CONST},
     {"shared", C_SPACE, PTX_SPACE_SHARED},
     {"shared::cta", C_SPACE, PTX_SPACE_SHARED},
+    {"shared::cluster", C_SPACE, PTX_SPACE_SHARED}, /* clusters have one CTA */
     {"local", C_SPACE, PTX_SPACE_LOCAL},
     {"param", C_SPACE, PTX_SPACE_PARAM},
     {"param::entry", C_SPACE, PTX_SPACE_PARAM},
@@ -497,5 +498,7 @@ ptx_decode_t ptx_decode(const char *mnemonic, ptx_mnemonic_t *out, char *word, s
     out->shape = opcodes[opcode].shape;
     if (in.op == PTX_OP_BAR && in.mode == PTX_BAR_RED)
         out->shape = "t=u*?q";
+    if (in.op == PTX_OP_ATOM && in.mode != PTX_ATOM_CAS)
+        out->shape = "v=av?*"; /* the last is a cache policy */
     return PTX_DECODED;
 }

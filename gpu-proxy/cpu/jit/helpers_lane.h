@@ -1,0 +1,23 @@
+/* helpers_lane.h - what the files with helpers share: one lane's access, checked. */
+#ifndef CPU_HELPERS_LANE_H
+#define CPU_HELPERS_LANE_H
+
+#include "gpu-proxy/cpu/jit/helpers.h"
+
+/* Host pointer of a lane's access; NULL after the fault is recorded in launch->fault. */
+void *cpu_lane_pointer(cpu_launch_t *launch, uint64_t address, cpu_access_t access, uint32_t strip,
+                       unsigned lane);
+
+/* The same for a stretch of `bytes` that need not be a power of two, aligned to `align`. */
+void *cpu_lane_stretch(cpu_launch_t *launch, uint64_t address, uint64_t bytes, uint64_t align,
+                       unsigned space, bool write, uint32_t strip, unsigned lane);
+
+/* helpers_atomic.c, helpers_async.c, helpers_mma.c */
+int32_t cpu_help_atomic_rare(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
+                             uint8_t *slots);
+int32_t cpu_help_async(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
+                       uint8_t *slots);
+int32_t cpu_help_matrix(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
+                        uint8_t *slots);
+
+#endif

@@ -1,0 +1,39 @@
+/* packet.h - instructions that a helper does for a whole strip: how they are described.
+ *
+ * Generated code puts the operands into slots, calls the helper with a constant that says what to do,
+ * and takes the results from slots. Which instructions there are is decided here without LLVM, once
+ * for the check at load, the code generator and the helper. Every description consists of uint32_t. */
+#ifndef CPU_PACKET_H
+#define CPU_PACKET_H
+
+#include "gpu-proxy/cpu/ptx/ptx_ir.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A slot has room for 8 bytes of each of 32 lanes; lane l's value is at l times its own size. */
+enum { CPU_PACKET_SLOT = 256, CPU_PACKET_SLOTS = 40 };
+
+static inline void *cpu_packet_slot(uint8_t *slots, unsigned n)
+{
+    return slots + (size_t)n * CPU_PACKET_SLOT;
+}
+
+/* ---- atomic operations that are not one integer, f32 or f64: small floats, vectors, 128 bits.
+ * Slots: 0 addresses; 1 + 2n, 2 + 2n the halves (b128) or just 1 + n the elements of the source; from
+ * CPU_RARE_B on the second source of cas; from CPU_RARE_OLD on the old values. ---- */
+enum { CPU_RARE_A = 1, CPU_RARE_B = 9, CPU_RARE_OLD = 17 };
+
+typedef struct {
+    uint32_t mode;  /* ptx_atom_mode_t */
+    uint32_t type;  /* ptx_type_t of an element */
+    uint32_t count; /* elements */
+    uint32_t space; /* ptx_space_t */
+} cpu_rare_t;
+
+/* Is it such an operation, and covered? */
+bool cpu_atomic_rare(const ptx_instr_t *i, cpu_rare_t *out);
+/* Any covered atomic operation. */
+bool cpu_atomic_covered(const ptx_instr_t *i);
+
+#endif
