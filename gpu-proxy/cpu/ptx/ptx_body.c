@@ -12,16 +12,27 @@ static bool read_count(ptx_parser_t *p, uint32_t *out)
     return ptx_p_expect(p, '>');
 }
 
+bool ptx_p_register_type(ptx_parser_t *p, ptx_type_t *type, unsigned *width)
+{
+    const ptx_tok_t *tok = &p->lex.tok;
+    *width = 1;
+    if (ptx_p_is_dot(p, "v2") || ptx_p_is_dot(p, "v4") || ptx_p_is_dot(p, "v8")) {
+        *width = (unsigned)(tok->text[1] - '0');
+        ptx_lex_next(&p->lex);
+    }
+    *type = tok->kind == PTX_TOK_DOT ? ptx_type_by_name(tok->text, tok->length) : PTX_TYPE_NONE;
+    return (*type != PTX_TYPE_NONE && *type < PTX_TEXREF && !(*type == PTX_PRED && *width > 1)) ||
+           ptx_p_unexpected(p, "the type of a register");
+}
+
 /* ".reg .b32 %r<5>, %x;" at the token behind .reg */
 static bool registers(ptx_parser_t *p)
 {
     const ptx_tok_t *tok = &p->lex.tok;
-    ptx_type_t type =
-        tok->kind == PTX_TOK_DOT ? ptx_type_by_name(tok->text, tok->length) : PTX_TYPE_NONE;
-    if (tok->kind == PTX_TOK_DOT && type == PTX_TYPE_NONE && tok->text[0] == 'v')
-        return ptx_p_fail(p, GB_ERR_UNSUPPORTED, tok->line, "vector registers are not supported");
-    if (type == PTX_TYPE_NONE || type >= PTX_TEXREF)
-        return ptx_p_unexpected(p, "the type of a register");
+    ptx_type_t type;
+    unsigned width;
+    if (!ptx_p_register_type(p, &type, &width))
+        return false;
     do {
         ptx_lex_next(&p->lex);
         const ptx_tok_t name = *tok;
@@ -40,6 +51,7 @@ static bool registers(ptx_parser_t *p)
         if (!sym)
             return false;
         sym->type = (uint8_t)type;
+        sym->width = (uint8_t)width;
         sym->count = count;
     } while (ptx_lex_is(&p->lex, ','));
     return ptx_p_expect(p, ';');
@@ -105,6 +117,8 @@ static bool label(ptx_parser_t *p, const ptx_tok_t *name)
         kind = PTX_SYM_PROTO;
         if (!ptx_p_call_prototype(p, &index))
             return false;
+    } else {
+        p->body.last_label = index;
     }
     return ptx_p_declare(p, &p->labels, name, kind, index) != NULL;
 }
@@ -164,6 +178,7 @@ static void clear(ptx_body_t *b)
         vecs[i]->count = 0;
     ptx_nmap_free(&b->ranged);
     b->range_count = 0;
+    b->last_label = PTX_NONE;
     b->local_size = b->args_size = 0;
     b->local_align = 1;
     b->calls_indirect = b->has_barrier = false;
@@ -174,12 +189,16 @@ bool ptx_p_body(ptx_parser_t *p, uint32_t function)
     uint32_t outer = p->depth, line = p->lex.tok.line;
     clear(&p->body);
     p->body.function = function;
+    if (!ptx_p_regparams_enter(p))
+        return false;
     do {
         bool ok = true;
         if (ptx_lex_is(&p->lex, '{')) {
             ptx_lex_next(&p->lex);
             ok = ptx_p_scope_open(p);
         } else if (ptx_lex_is(&p->lex, '}')) {
+            if (p->depth == outer + 1 && !ptx_p_regparams_leave(p, NULL))
+                return false;
             ptx_lex_next(&p->lex);
             if (!ptx_p_scope_close(p))
                 return false;

@@ -11,35 +11,72 @@ typedef struct {
     uint32_t reg_params; /* .reg parameters seen, of either role */
 } head_t;
 
+/* Gives the parameter its place behind the ones before it. */
+static bool place_param(ptx_parser_t *p, head_t *head, ptx_var_t *var, role_t role, uint32_t *index)
+{
+    uint64_t limit = head->f.is_kernel ? PTX_MAX_PARAM_BYTES : 512 << 10;
+    uint64_t result_size = 0;
+    uint64_t *frame = role == ROLE_RESULT ? &result_size : &head->f.param_size;
+    if (!ptx_p_layout(frame, NULL, var->size, var->align, limit, &var->offset))
+        return ptx_p_fail(p, GB_ERR_LIMIT, var->line, "more than %llu bytes of parameters",
+                          (unsigned long long)limit);
+    if (!ptx_p_add_var(p, var, index))
+        return false;
+    if (role == ROLE_RESULT) {
+        if (head->f.result_count++ == 0)
+            head->f.result_first = *index;
+    } else if (head->f.param_count++ == 0) {
+        head->f.param_first = *index;
+    }
+    return true;
+}
+
+/* ".reg .v2 .f32 a": one parameter for each component, see ptx_regparam.c. */
+static bool add_reg_param(ptx_parser_t *p, head_t *head, uint32_t owner, role_t role)
+{
+    ptx_regparam_t param = {.is_result = role == ROLE_RESULT};
+    ptx_type_t type;
+    ptx_lex_next(&p->lex);
+    if (!ptx_p_register_type(p, &type, &param.width))
+        return false;
+    if (type == PTX_PRED)
+        return ptx_p_fail(p, GB_ERR_UNSUPPORTED, p->lex.tok.line,
+                          "predicates as parameters of functions are not supported");
+    ptx_lex_next(&p->lex);
+    param.name = p->lex.tok;
+    if (param.name.kind != PTX_TOK_IDENT)
+        return ptx_p_unexpected(p, "a name");
+    ptx_lex_next(&p->lex);
+    ptx_var_t var = {.space = PTX_SPACE_PARAM,
+                     .type = (uint8_t)type,
+                     .align = ptx_type_size(type),
+                     .size = ptx_type_size(type),
+                     .owner = owner,
+                     .line = param.name.line};
+    var.name = ptx_p_keep(p, param.name.text, param.name.length);
+    for (unsigned i = 0; i < param.width; i++) {
+        uint32_t index;
+        if (!var.name || !place_param(p, head, &var, role, &index))
+            return false;
+        if (i == 0)
+            param.first_var = index;
+    }
+    param.type = type;
+    return ptx_p_regparam_add(p, &param);
+}
+
 static bool add_param(ptx_parser_t *p, head_t *head, uint32_t owner, role_t role)
 {
     ptx_var_t var;
     ptx_tok_t name;
     uint32_t index;
-    if (ptx_p_is_dot(p, "reg")) {
-        return ptx_p_fail(p, GB_ERR_UNSUPPORTED, p->lex.tok.line,
-                          "functions with .reg parameters are not supported: use .param");
-    }
+    if (ptx_p_is_dot(p, "reg") && !head->f.is_kernel)
+        return add_reg_param(p, head, owner, role);
     if (!ptx_p_is_dot(p, "param"))
         return ptx_p_unexpected(p, ".param");
     ptx_lex_next(&p->lex);
-    if (!ptx_p_param(p, owner, &var, &name))
-        return false;
-    uint64_t limit = head->f.is_kernel ? PTX_MAX_PARAM_BYTES : 512 << 10;
-    uint64_t result_size = 0;
-    uint64_t *frame = role == ROLE_RESULT ? &result_size : &head->f.param_size;
-    if (!ptx_p_layout(frame, NULL, var.size, var.align, limit, &var.offset))
-        return ptx_p_fail(p, GB_ERR_LIMIT, name.line, "more than %llu bytes of parameters",
-                          (unsigned long long)limit);
-    if (!ptx_p_add_var(p, &var, &index) || !ptx_p_declare(p, &p->names, &name, PTX_SYM_VAR, index))
-        return false;
-    if (role == ROLE_RESULT) {
-        if (head->f.result_count++ == 0)
-            head->f.result_first = index;
-    } else if (head->f.param_count++ == 0) {
-        head->f.param_first = index;
-    }
-    return true;
+    return ptx_p_param(p, owner, &var, &name) && place_param(p, head, &var, role, &index) &&
+           ptx_p_declare(p, &p->names, &name, PTX_SYM_VAR, index);
 }
 
 /* "( .param ..., .param ... )" */
@@ -182,21 +219,20 @@ static void set_owner(ptx_parser_t *p, uint32_t first_var, uint32_t function)
 
 /* Names declared in the parameters' scope stand before the function's own name in the table, so
  * the name is declared after that scope, and the scope opened again for the body. */
-static bool reopen_params(ptx_parser_t *p, uint32_t first_var, uint32_t count,
-                          const ptx_sym_t *syms)
+static bool reopen_params(ptx_parser_t *p, uint32_t count, const ptx_sym_t *syms)
 {
     if (!ptx_p_scope_open(p))
         return false;
     for (uint32_t i = 0; i < count; i++) {
         const ptx_tok_t name = {.text = syms[i].name, .length = syms[i].length};
-        if (!ptx_p_declare(p, &p->names, &name, PTX_SYM_VAR, first_var + i))
+        if (!ptx_p_declare(p, &p->names, &name, PTX_SYM_VAR, syms[i].index))
             return false;
     }
     return true;
 }
 
-static bool define(ptx_parser_t *p, const head_t *head, uint32_t index, uint32_t first_var,
-                   uint32_t count, const ptx_sym_t *syms)
+static bool define(ptx_parser_t *p, const head_t *head, uint32_t index, uint32_t count,
+                   const ptx_sym_t *syms)
 {
     ptx_function_t *f = ptx_p_function(p, index);
     if (f->defined)
@@ -205,8 +241,8 @@ static bool define(ptx_parser_t *p, const head_t *head, uint32_t index, uint32_t
     *f = head->f;
     f->name = name;
     f->defined = true;
-    return reopen_params(p, first_var, count, syms) && ptx_p_body(p, index) &&
-           ptx_p_scope_close(p) && ptx_p_finish_body(p);
+    return reopen_params(p, count, syms) && ptx_p_body(p, index) && ptx_p_scope_close(p) &&
+           ptx_p_finish_body(p);
 }
 
 static bool declare_or_define(ptx_parser_t *p, head_t *head, uint32_t first_var, uint32_t count,
@@ -217,7 +253,7 @@ static bool declare_or_define(ptx_parser_t *p, head_t *head, uint32_t first_var,
         return false;
     set_owner(p, first_var, index);
     if (ptx_lex_is(&p->lex, '{'))
-        return define(p, head, index, first_var, count, syms);
+        return define(p, head, index, count, syms);
     ptx_function_t *f = ptx_p_function(p, index);
     if (!f->defined)
         *f = head->f;
@@ -228,6 +264,7 @@ bool ptx_p_function_decl(ptx_parser_t *p, ptx_linkage_t linkage)
 {
     head_t head = {.f = {.linkage = (uint8_t)linkage}};
     uint32_t first_var = p->vars.count, first_sym = p->names.syms.count;
+    p->regparams.count = 0;
     if (!ptx_p_scope_open(p) || !read_head(p, &head, PTX_NONE))
         return false;
     uint32_t count = p->names.syms.count - first_sym;

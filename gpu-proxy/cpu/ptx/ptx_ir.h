@@ -422,12 +422,16 @@ typedef enum {
  * use the low bits that the type asks for. */
 typedef struct {
     uint8_t kind;    /* ptx_operand_kind_t */
-    uint8_t base;    /* ADDRESS: ptx_operand_kind_t of what index means */
-    uint8_t count;   /* VECTOR: elements */
-    uint8_t negated; /* REG of a predicate written with ! */
+    uint8_t base;    /* ADDRESS: ptx_operand_kind_t of what index means; REG: see below */
+    uint8_t count;   /* VECTOR: elements; REG: see below */
+    uint8_t negated; /* REG of a predicate written with !, of a vmad with - */
     uint32_t index;
-    uint64_t value; /* immediate, or signed offset */
+    uint64_t value; /* immediate, or signed offset; REG: see below */
 } ptx_operand_t;
+
+/* Parts of a register (video instructions only): `base` is 'b' or 'h', else 0. ".b3" and ".h1" have
+ * count 1 and value 3 or 1; the selectors and masks of the 2 and 4 forms have one hexadecimal digit
+ * for each of count elements, as written: ".b7531" is 0x7531. */
 
 static inline int64_t ptx_operand_offset(const ptx_operand_t *o)
 {
@@ -439,9 +443,10 @@ static inline int64_t ptx_operand_offset(const ptx_operand_t *o)
  *   setp, set, shfl, match, elect   p|q gives two destinations
  *   ld, atom       dst, address, further sources
  *   st, red        address, value...       (no destination)
- *   call           1 destination: VECTOR of VAR or REG (NONE without result);
- *                  sources: callee (FUNC, REG), VECTOR of arguments (NONE without), and for an
- *                  indirect call its TABLE or PROTO
+ *   call           1 destination: VECTOR of VAR or REG (NONE without result), one, or as many as
+ *                  a function of old PTX has that returns in registers;
+ *                  sources: callee (FUNC, REG), VECTOR of VAR, REG and IMM (NONE without), as
+ *                  many as it has parameters, and for an indirect call its TABLE or PROTO
  *   bra            source: BLOCK;  brx: index register, TABLE
  *   bar            sources as written: barrier, thread count, (red:) predicate
  *   tex            dst VECTOR; sources: texture, sampler (NONE), coordinates, further ones
@@ -561,12 +566,10 @@ typedef struct {
     uint32_t line;
 
     /* Parameters: variables [param_first, +param_count); results likewise (functions only; space
-     * PARAM, or registers: then see param_regs). */
+     * PARAM; the parser turns .reg parameters into these). */
     uint32_t param_first, param_count;
     uint32_t result_first, result_count;
-    uint64_t param_size;        /* bytes of the kernel's parameter block */
-    bool register_params;       /* old style .func with .reg parameters */
-    const uint32_t *param_regs; /* then: registers of results, then of parameters */
+    uint64_t param_size; /* bytes of the kernel's parameter block */
 
     uint32_t max_ntid[3];    /* .maxntid, 0 = not given */
     uint32_t req_ntid[3];    /* .reqntid, 0 = not given */

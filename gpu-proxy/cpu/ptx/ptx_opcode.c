@@ -239,7 +239,7 @@ static const struct {
     {"set", PTX_OP_SET, 2, 2, C_CMP | C_BOOL, FTZ, "t=TT?q"},
     {"selp", PTX_OP_SELP, 1, 1, 0, 0, "t=ttq"},
     {"slct", PTX_OP_SLCT, 2, 2, 0, FTZ, "t=ttT"},
-    {"mov", PTX_OP_MOV, 1, 1, 0, 0, "M=M"},
+    {"mov", PTX_OP_MOV, 1, 1, C_VEC, 0, "M=M"},
     {"cvt.pack", PTX_OP_CVT, 2, 3, 0, SAT, "u=uu?u"},
     {"cvt", PTX_OP_CVT, 2, 2, C_ROUND, FTZ | SAT | PTX_F_RELU | PTX_F_SATFINITE, "r=R?R"},
     {"cvta", PTX_OP_CVTA, 1, 1, C_SPACE, PTX_F_TO, "t=t"},
@@ -322,6 +322,18 @@ static const struct {
     {"vshr", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=**?**"},
     {"vmad", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
     {"vset", PTX_OP_VIDEO, 2, 2, C_LOOSE, SAT, "*=**?**"},
+    {"vset2", PTX_OP_VIDEO, 2, 2, C_LOOSE, SAT, "*=***"},
+    {"vset4", PTX_OP_VIDEO, 2, 2, C_LOOSE, SAT, "*=***"},
+    {"vadd2", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
+    {"vadd4", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
+    {"vsub2", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
+    {"vsub4", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
+    {"vavrg2", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
+    {"vavrg4", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
+    {"vmin2", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
+    {"vmin4", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
+    {"vmax2", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
+    {"vmax4", PTX_OP_VIDEO, 3, 3, C_LOOSE, SAT, "*=***"},
 };
 
 enum {

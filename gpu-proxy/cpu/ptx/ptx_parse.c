@@ -304,11 +304,11 @@ static void parse_module(ptx_parser_t *p)
 static void release(ptx_parser_t *p)
 {
     ptx_body_t *b = &p->body;
-    ptx_vec_t *vecs[] = {&p->vars,        &p->relocs,         &p->functions,     &p->shared_uses,
-                         &p->var_marks,   &p->function_marks, &p->taken,         &p->names.syms,
-                         &p->labels.syms, &p->mnemonics,      &b->regs,          &b->instrs,
-                         &b->operands,    &b->tables,         &b->table_entries, &b->protos,
-                         &b->callees,     &b->pendings,       &b->shared};
+    ptx_vec_t *vecs[] = {&p->vars,       &p->relocs,         &p->functions, &p->shared_uses,
+                         &p->var_marks,  &p->function_marks, &p->taken,     &p->regparams,
+                         &p->names.syms, &p->labels.syms,    &p->mnemonics, &b->regs,
+                         &b->instrs,     &b->operands,       &b->tables,    &b->table_entries,
+                         &b->protos,     &b->callees,        &b->pendings,  &b->shared};
     for (size_t i = 0; i < sizeof vecs / sizeof vecs[0]; i++)
         ptx_vec_free(vecs[i]);
     ptx_map_free(&p->names.map);

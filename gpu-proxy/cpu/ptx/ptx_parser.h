@@ -29,8 +29,9 @@ typedef enum {
 typedef struct {
     const char *name; /* in the text, not terminated */
     uint32_t length;
-    uint8_t kind; /* ptx_sym_kind_t */
-    uint8_t type; /* registers */
+    uint8_t kind;  /* ptx_sym_kind_t */
+    uint8_t type;  /* registers */
+    uint8_t width; /* registers: components, 1 if it is no vector */
     uint32_t index;
     uint32_t count;    /* RANGE */
     uint32_t depth;    /* scope */
@@ -60,6 +61,7 @@ typedef struct {
     ptx_vec_t shared;  /* uint32_t: .shared variables referred to */
     ptx_nmap_t ranged; /* (range << 32 | number) to register */
     uint32_t range_count;
+    uint32_t last_label; /* the instruction that the last label stands before, or PTX_NONE */
     uint64_t local_size, args_size;
     uint32_t local_align;
     bool calls_indirect, has_barrier;
@@ -85,6 +87,7 @@ typedef struct {
     ptx_vec_t taken;                   /* uint32_t: functions whose address is taken */
     uint64_t init_bytes;
 
+    ptx_vec_t regparams; /* ptx_regparam_t of the function being read */
     ptx_names_t names, labels;
     ptx_level_t scopes[PTX_MAX_SCOPES];
     uint32_t depth;
@@ -136,9 +139,10 @@ bool ptx_p_scope_close(ptx_parser_t *p);
 ptx_sym_t *ptx_p_declare(ptx_parser_t *p, ptx_names_t *names, const ptx_tok_t *name,
                          ptx_sym_kind_t kind, uint32_t index);
 ptx_sym_t *ptx_p_find(const ptx_names_t *names, const char *name, uint32_t length);
-/* The register of that name, made on its first use; PTX_NONE if there is none. *ok turns false
- * when memory is out. */
-uint32_t ptx_p_register(ptx_parser_t *p, const char *name, uint32_t length, bool *ok);
+/* The register of that name, made on its first use; PTX_NONE if there is none. A vector's `width`
+ * components have numbers that follow each other. *ok turns false when memory is out. */
+uint32_t ptx_p_register(ptx_parser_t *p, const char *name, uint32_t length, unsigned *width,
+                        bool *ok);
 
 /* --- ptx_const.c ------------------------------------------------------------------------------ */
 typedef enum { PTX_CONST_INT, PTX_CONST_F32, PTX_CONST_F64 } ptx_const_kind_t;
@@ -176,6 +180,48 @@ enum { PTX_MAX_DIMS = 8 };
  * vector's when it has one). An open outermost dimension (0) gets its size from the values. */
 bool ptx_p_initialiser(ptx_parser_t *p, ptx_var_t *var, uint64_t *dims, unsigned dim_count);
 
+/* --- ptx_operand.c ---------------------------------------------------------------------------- */
+enum { PTX_MAX_REG_VECTOR = 8 };
+
+/* An instruction while its operands are read. */
+typedef struct {
+    ptx_instr_t in;
+    char shape; /* of the operand being read */
+    bool is_dst;
+    unsigned count;
+    ptx_operand_t operands[PTX_MAX_OPERANDS];
+} ptx_reading_t;
+
+/* "operand 2 of 'add.u32' `what`" */
+bool ptx_p_bad_operand(ptx_parser_t *p, const ptx_reading_t *r, const char *what);
+/* All operands, by the shape of ptx_mnemonic_t (but for calls). */
+bool ptx_p_operands(ptx_parser_t *p, ptx_reading_t *r, const char *shape);
+/* Anything but a vector, a part of a register or an address. */
+bool ptx_p_simple(ptx_parser_t *p, ptx_type_t type, ptx_operand_t *out);
+/* "{a, b, c, d}", or "(a, b)" of a call, at the bracket. Elements are stored together. */
+bool ptx_p_vector(ptx_parser_t *p, ptx_type_t type, int close, unsigned limit, ptx_operand_t *out);
+/* A label as an instruction's last operand. */
+bool ptx_p_label_use(ptx_parser_t *p, ptx_operand_t *out);
+bool ptx_p_push(ptx_parser_t *p, ptx_reading_t *r, const ptx_operand_t *operand);
+bool ptx_p_is_pred(const ptx_parser_t *p, uint32_t reg);
+
+/* --- ptx_regparam.c --------------------------------------------------------------------------- */
+/* A parameter or result in registers: `width` variables from first_var on. */
+typedef struct {
+    ptx_tok_t name;
+    ptx_type_t type;
+    unsigned width;
+    uint32_t first_var;
+    uint32_t reg; /* the first register, in the body */
+    bool is_result;
+} ptx_regparam_t;
+
+bool ptx_p_regparam_add(ptx_parser_t *p, const ptx_regparam_t *param);
+/* At the start of a body: declares the registers and loads the parameters. */
+bool ptx_p_regparams_enter(ptx_parser_t *p);
+/* Before a return of that guard (NULL: before the end of the body): stores the results. */
+bool ptx_p_regparams_leave(ptx_parser_t *p, const ptx_instr_t *ret);
+
 /* --- ptx_function.c, ptx_body.c, ptx_instr.c, ptx_flow.c ----------------------------------------*/
 /* At .entry or .func. */
 bool ptx_p_function_decl(ptx_parser_t *p, ptx_linkage_t linkage);
@@ -185,8 +231,15 @@ bool ptx_p_alias(ptx_parser_t *p);
 bool ptx_p_body(ptx_parser_t *p, uint32_t function);
 /* The parameters of a prototype behind its label: at .callprototype. */
 bool ptx_p_call_prototype(ptx_parser_t *p, uint32_t *index);
+/* ".v2 .f32" of a register. */
+bool ptx_p_register_type(ptx_parser_t *p, ptx_type_t *type, unsigned *width);
 /* One instruction, guard included. */
 bool ptx_p_instruction(ptx_parser_t *p);
+/* Appends an instruction that is not in the text. */
+bool ptx_p_emit(ptx_parser_t *p, const ptx_instr_t *in, const ptx_operand_t *operands);
+/* The fields of a mnemonic, decoded once per module; NULL after an error. */
+const ptx_mnemonic_t *ptx_p_mnemonic(ptx_parser_t *p, const char *text, size_t length,
+                                     uint32_t line);
 /* Cuts the body into blocks and moves it to the module. */
 bool ptx_p_finish_body(ptx_parser_t *p);
 /* The shared memory of every kernel. */

@@ -104,10 +104,11 @@ bool ptx_p_scope_close(ptx_parser_t *p)
 static uint32_t new_register(ptx_parser_t *p, const ptx_sym_t *sym, uint32_t number)
 {
     uint32_t index = p->body.regs.count;
-    ptx_reg_t *reg = ptx_vec_push(&p->body.regs, sizeof *reg, 1);
+    ptx_reg_t *reg = ptx_vec_push(&p->body.regs, sizeof *reg, sym->width);
     if (!reg)
         return PTX_NONE;
-    *reg = (ptx_reg_t){.name = sym->kept, .number = number, .type = sym->type};
+    for (unsigned i = 0; i < sym->width; i++)
+        reg[i] = (ptx_reg_t){.name = sym->kept, .number = number, .type = sym->type};
     return index;
 }
 
@@ -139,7 +140,8 @@ static ptx_sym_t *find_range(const ptx_parser_t *p, const char *name, uint32_t l
     return sym;
 }
 
-uint32_t ptx_p_register(ptx_parser_t *p, const char *name, uint32_t length, bool *ok)
+uint32_t ptx_p_register(ptx_parser_t *p, const char *name, uint32_t length, unsigned *width,
+                        bool *ok)
 {
     uint32_t number = 0;
     ptx_sym_t *range = find_range(p, name, length, &number);
@@ -151,6 +153,7 @@ uint32_t ptx_p_register(ptx_parser_t *p, const char *name, uint32_t length, bool
     if (!sym && !range)
         return PTX_NONE;
     ptx_sym_t *from = sym ? sym : range;
+    *width = from->width;
     if (!from->kept && !(from->kept = ptx_p_keep(p, from->name, from->length))) {
         *ok = false;
         return PTX_NONE;

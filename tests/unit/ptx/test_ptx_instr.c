@@ -390,7 +390,7 @@ static const struct {
     {"add.f32 %f1, %f2, 1;", "ptx: line 9: an integer where a floating-point constant is wanted"},
     {"add.u32 %r1, %r99, 1;", "ptx: line 9: unknown name '%r99'"},
     {"add.u32 %r1, %r01, 1;", "ptx: line 9: unknown name '%r01'"},
-    {"mov.u32 %r1, %tid.w;", "ptx: line 9: unknown name '%tid'"},
+    {"mov.u32 %r1, %tid.q;", "ptx: line 9: unknown name '%tid'"},
     {"mov.u32 %r1, nothing;", "ptx: line 9: unknown name 'nothing'"},
     {"bra nowhere;", "ptx: line 9: unknown label 'nowhere'"},
     {"ld.global.u32 %r1, [%h1];",
@@ -418,7 +418,6 @@ static const struct {
     {"shfl.sync.up.b32 %r1, %r2, 1, 0;",
      "ptx: line 9: operand 5 of 'shfl.sync.up.b32' is missing: the member mask"},
     {"call nothing;", "ptx: line 9: unknown name 'nothing'"},
-    {".reg .v4 .f32 %v;", "ptx: line 9: vector registers are not supported"},
     {"mov.u32 \x01\x02;", "ptx: line 9: expected a constant before '?'"},
 };
 

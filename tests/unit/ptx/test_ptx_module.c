@@ -150,8 +150,6 @@ static void test_wrong_values(void **state)
          "ptx: line 4: more than 512 KiB of .local variables\n"},
         {".entry k { ret;", "ptx: line 4: '{' is never closed\n"},
         {".entry k { ret; } .entry k { ret; }", "ptx: line 4: 'k' is defined twice\n"},
-        {".func k(.reg .u32 a) { ret; }",
-         "ptx: line 4: functions with .reg parameters are not supported: use .param\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[512], log[1024];
