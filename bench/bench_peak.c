@@ -12,12 +12,13 @@
 typedef float wide_t __attribute__((vector_size(64)));
 typedef float narrow_t __attribute__((vector_size(32)));
 
-/* One loop for each vector type; the compiler fuses a * b + c where the target has FMA. */
+/* One loop for each vector type; the compiler fuses a * b + c where the target has FMA. Every chain
+ * starts elsewhere: equal ones would be computed once. */
 #define PEAK_LOOP(type)                                                                            \
     type a = {0}, b = {0}, sum[CHAINS];                                                            \
     a += 0.999f;                                                                                   \
     b += 0.001f;                                                                                   \
-    _Pragma("GCC unroll 16") for (int c = 0; c < CHAINS; c++) sum[c] = a;                          \
+    _Pragma("GCC unroll 16") for (int c = 0; c < CHAINS; c++) sum[c] = a + (float)c;               \
     for (int r = 0; r < ROUNDS; r++)                                                               \
         _Pragma("GCC unroll 16") for (int c = 0; c < CHAINS; c++) sum[c] = sum[c] * a + b;         \
     _Pragma("GCC unroll 16") for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];                    \

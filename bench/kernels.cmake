@@ -1,0 +1,13 @@
+if(TARGET gable-jit)
+  gable_add_ptx(bench_kernels_ptx kernels_bench.ptx kernels.cu)
+  gable_add_ptx(bench_kernels_first_ptx kernels_bench_first.ptx kernels_first.cu)
+  add_executable(kernels kernels.c kernels_child.c kernels_device.c kernels_peer.c kernels_plain.c
+                         kernels_rows.c bench_peak.c)
+  set_source_files_properties(kernels_plain.c PROPERTIES COMPILE_OPTIONS -O3)
+  gable_embed(kernels kernels_ptx kernels_bench.ptx bench_kernels_ptx)
+  gable_embed(kernels kernels_first_ptx kernels_bench_first.ptx bench_kernels_first_ptx)
+  gable_embed(kernels kernels_cl ${CMAKE_CURRENT_SOURCE_DIR}/kernels.cl)
+  target_link_libraries(kernels PRIVATE gb_cuda gb_core Threads::Threads ${CMAKE_DL_LIBS} m)
+  add_dependencies(kernels cpu_cuda gable-jit)
+  set_target_properties(kernels PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+endif()
