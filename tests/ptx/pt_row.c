@@ -10,55 +10,18 @@
 #include "tests/ptx/pt_device.h"
 
 enum {
-    MAX_ROWS = 512,
-    MAX_VALUES = 40,
-    IMMEDIATES = 3,
-    GROUP = 6,       /* rows of the same shape that share a kernel */
-    PER_MODULE = 24, /* rows */
-    BLOCK = 72
+    MAX_ROWS = 1024,
+    GROUP = 8,       /* rows of the same shape that share a kernel */
+    PER_MODULE = 32, /* rows */
 };
+
+/* The lengths of blocks, by turns: rows of any length, in one, two and three dimensions, so that
+ * strips of every width occur, several to a group, and lanes without threads. */
+static const pt_dim_t blocks[] = {{72, 1, 1}, {16, 8, 1}, {5, 3, 5}, {8, 9, 1}, {64, 1, 1},
+                                  {33, 2, 1}, {32, 4, 1}, {7, 1, 1}, {4, 4, 2}, {24, 3, 1}};
 
 static pt_row_t rows[MAX_ROWS]; /* tests have one thread */
 static unsigned row_count;
-
-int64_t pt_signed(uint64_t value, unsigned bits)
-{
-    return (int64_t)(value << (64 - bits)) >> (64 - bits);
-}
-
-uint64_t pt_low(uint64_t value, unsigned bits)
-{
-    return bits >= 64 ? value : value & (((uint64_t)1 << bits) - 1);
-}
-
-float pt_f32(uint64_t bits)
-{
-    uint32_t low = (uint32_t)bits;
-    float value;
-    memcpy(&value, &low, 4);
-    return value;
-}
-
-double pt_f64(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, 8);
-    return value;
-}
-
-uint64_t pt_bits32(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    return bits;
-}
-
-uint64_t pt_bits64(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, 8);
-    return bits;
-}
 
 pt_row_t *pt_add(const char *shape, pt_ref_t ref, const char *mnemonic, ...)
 {
@@ -75,144 +38,9 @@ pt_row_t *pt_add(const char *shape, pt_ref_t ref, const char *mnemonic, ...)
     return row;
 }
 
-/* ---- values ---- */
-
-static const uint64_t integers[] = {0,
-                                    1,
-                                    2,
-                                    3,
-                                    7,
-                                    31,
-                                    32,
-                                    0x7f,
-                                    0x80,
-                                    0xff,
-                                    0x7fff,
-                                    0x8000,
-                                    0xffff,
-                                    0x10001,
-                                    0x7fffffff,
-                                    0x80000000,
-                                    0x80000001,
-                                    0xdeadbeef,
-                                    0xfffffffe,
-                                    0xffffffff,
-                                    0x123456789abcdef0,
-                                    0x7fffffffffffffff,
-                                    0x8000000000000000,
-                                    0xfffffffffffffff9,
-                                    0xffffffffffffffff};
-static const uint64_t shifts[] = {0, 1, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 0xffffffff};
-static const double floats[] = {
-    0.0,      -0.0,      1.0,      -1.0,         1.5,           -2.5,         3.0,
-    0.1,      -1.0 / 3,  0.5,      -0.5,         127.5,         255.5,        -32768.5,
-    65535.75, 8388609.5, 16777217, 2147483648.0, -2147483904.0, 4294967296.0, 9.3e18,
-    -9.3e18,  1.9e19,    1e30,     -1e-30,       3.14159265};
-static const double small_floats[] = {0.0,      -0.0, 1.0, -1.0, 0.5,  -2.5, 3.0,  0.1,
-                                      -1.0 / 3, 1e-3, 3.1, -3.0, 1.75, 2.0,  7.25, -20.0};
-
-static unsigned fill(uint64_t *out, const uint64_t *from, unsigned n, unsigned bits)
-{
-    unsigned count = 0;
-    for (unsigned i = 0; i < n; i++) {
-        uint64_t value = pt_low(from[i], bits);
-        bool known = false;
-        for (unsigned k = 0; k < count; k++)
-            known |= out[k] == value;
-        if (!known)
-            out[count++] = value;
-    }
-    return count;
-}
-
-static unsigned fill_floats(uint64_t *out, const double *from, unsigned n, bool wide, bool special)
-{
-    static const uint64_t special32[] = {1,          0x80000001, 0x7fffff,   0x800000,  0x80800000,
-                                         0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000};
-    static const uint64_t special64[] = {1,
-                                         0x8000000000000001,
-                                         0xfffffffffffff,
-                                         0x10000000000000,
-                                         0x7fefffffffffffff,
-                                         0x7ff0000000000000,
-                                         0xfff0000000000000,
-                                         0x7ff8000000000000,
-                                         0x3810000000000000};
-    unsigned count = 0;
-    for (unsigned i = 0; i < n; i++)
-        out[count++] = wide ? pt_bits64(from[i]) : pt_bits32((float)from[i]);
-    for (unsigned i = 0; special && i < 9; i++)
-        out[count++] = wide ? special64[i] : special32[i];
-    return count;
-}
+/* ---- kernels ---- */
 
 #define COUNT(array) (unsigned)(sizeof(array) / sizeof((array)[0]))
-
-static unsigned values_for(char kind, uint64_t *out)
-{
-    switch (kind) {
-    case 'h':
-        return fill(out, integers, COUNT(integers), 16);
-    case 'w':
-        return fill(out, integers, COUNT(integers), 32);
-    case 'd':
-        return fill(out, integers, COUNT(integers), 64);
-    case 's':
-        return fill(out, shifts, COUNT(shifts), 32);
-    case 'f':
-        return fill_floats(out, floats, COUNT(floats), false, true);
-    case 'g':
-        return fill_floats(out, floats, COUNT(floats), true, true);
-    case 'n':
-        return fill_floats(out, small_floats, COUNT(small_floats), false, false);
-    case 'p':
-        out[0] = 0;
-        out[1] = 1;
-        return 2;
-    default:
-        fail_msg("no values of kind %c", kind);
-        return 0;
-    }
-}
-
-/* All combinations, or a third of them by turns where there are many; `in` has 4 per case. */
-static unsigned make_cases(const pt_row_t *row, uint64_t **in)
-{
-    uint64_t values[4][MAX_VALUES];
-    unsigned counts[4] = {1, 1, 1, 1}, sources = (unsigned)strlen(row->sources), total = 1;
-    for (unsigned s = 0; s < sources; s++) {
-        counts[s] = values_for(row->sources[s], values[s]);
-        total *= counts[s];
-    }
-    unsigned step = total > 20000 ? 13 : total > 4000 ? 7 : 1, n = 0;
-    uint64_t *cases = calloc((size_t)total / step + 1, 4 * sizeof *cases);
-    assert_non_null(cases);
-    for (unsigned i = 0; i < total; i += step, n++) {
-        unsigned rest = i;
-        for (unsigned s = 0; s < sources; s++) {
-            cases[4 * n + s] = values[s][rest % counts[s]];
-            rest /= counts[s];
-        }
-    }
-    *in = cases;
-    return n;
-}
-
-/* The immediates that the last source is replaced with: some of its own values. */
-static unsigned pick_immediates(const pt_row_t *row, uint64_t out[IMMEDIATES])
-{
-    size_t sources = strlen(row->sources);
-    char kind = row->sources[sources - 1];
-    uint64_t values[MAX_VALUES];
-    if (sources < 2 || kind == 'p')
-        return 0;
-    unsigned n = values_for(kind, values);
-    for (unsigned i = 0; i < IMMEDIATES; i++)
-        out[i] = values[(i * 7 + 3) % n];
-    return IMMEDIATES;
-}
-
-/* ---- kernels ---- */
 
 typedef struct {
     char *text;
@@ -255,19 +83,18 @@ static char reg_kind(const pt_row_t *row, unsigned source)
     return row->shape[2 + source];
 }
 
-/* %d12 = parameter `base` + index * size */
-static void emit_address(text_t *t, const char *base, unsigned size)
+/* %d12 = parameter `base` + index (a register) * size */
+static void emit_address(text_t *t, const char *base, const char *index, unsigned size)
 {
-    emit(t,
-         "ld.param.u64 %%d10, [%s]; mul.wide.u32 %%d11, %%w11, %u; add.s64 %%d12, %%d10, %%d11;\n",
-         base, size);
+    emit(t, "ld.param.u64 %%d10, [%s]; mul.wide.u32 %%d11, %s, %u; add.s64 %%d12, %%d10, %%d11;\n",
+         base, index, size);
 }
 
 static void load_source(text_t *t, char kind, unsigned s)
 {
     char base[16];
     snprintf(base, sizeof base, "in%u", s);
-    emit_address(t, base, memory_size(kind));
+    emit_address(t, base, "%w11", memory_size(kind));
     if (kind == 'p')
         emit(t, "ld.global.u32 %%w9, [%%d12];\nsetp.ne.u32 %%p%u, %%w9, 0;\n", s + 1);
     else
@@ -299,6 +126,10 @@ static void emit_immediate(text_t *t, char kind, uint64_t value)
 static void emit_operation(text_t *t, const pt_row_t *row, const uint64_t *immediate)
 {
     unsigned sources = source_count(row);
+    if (row->body) {
+        emit(t, "%s\n", row->body);
+        return;
+    }
     emit(t, "%s %%%c0", row->mnemonic, row->shape[0]);
     for (unsigned s = 0; s < sources; s++) {
         emit(t, ", ");
@@ -308,6 +139,20 @@ static void emit_operation(text_t *t, const pt_row_t *row, const uint64_t *immed
             emit(t, "%%%c%u", reg_kind(row, s), s + 1);
     }
     emit(t, row->fixed[0] ? ", %s;\n" : "%s;\n", row->fixed);
+}
+
+/* Some rows run in two parts, each under a guard: what the others have must stay. */
+static void emit_row(text_t *t, unsigned n)
+{
+    const pt_row_t *row = &rows[n];
+    if (row->body || n % 4 != 1) {
+        emit_operation(t, row, NULL);
+        return;
+    }
+    emit(t, "@%%p9 ");
+    emit_operation(t, row, NULL);
+    emit(t, "@!%%p9 ");
+    emit_operation(t, row, NULL);
 }
 
 /* Rows from `first` on that can share a kernel: the same registers and the same values. */
@@ -320,34 +165,57 @@ static unsigned group_size(unsigned first, unsigned end)
     return n;
 }
 
+/* A kernel's beginning: w11 becomes the number of the case. In kernels of lanes every case runs in two
+ * CTAs: once with all lanes, once with one half of them after the other. */
+static void emit_start(text_t *t, unsigned results, bool uniform)
+{
+    emit(t, ")\n{\n.reg .pred %%p<12>; .reg .b16 %%h<6>; .reg .b32 %%w<20>; .reg .b64 %%d<16>;\n"
+            ".reg .f32 %%f<6>; .reg .f64 %%g<6>;\n"
+            "ld.param.u32 %%w10, [n]; mov.u32 %%w11, %%ctaid.x; mov.u32 %%w15, 0;\n"
+            "mov.u32 %%w14, 0; mov.u32 %%w17, 0;\n");
+    if (!uniform)
+        emit(t, "mov.u32 %%w12, %%ntid.x; mov.u32 %%w13, %%tid.x; mov.u32 %%w16, %%ntid.y;\n"
+                "mov.u32 %%w17, %%tid.z; mov.u32 %%w18, %%tid.y;\n"
+                "mad.lo.u32 %%w17, %%w17, %%w16, %%w18; mad.lo.u32 %%w13, %%w17, %%w12, %%w13;\n"
+                "mov.u32 %%w17, %%ntid.z; mul.lo.u32 %%w16, %%w16, %%w17;\n"
+                "mul.lo.u32 %%w16, %%w16, %%w12; shr.u32 %%w18, %%w11, 1;\n"
+                "and.b32 %%w17, %%w11, 1; mad.lo.u32 %%w11, %%w18, %%w16, %%w13;\n"
+                "mul.lo.u32 %%w15, %%w13, 0x9E3779B1; shr.u32 %%w15, %%w15, 13;\n"
+                "and.b32 %%w15, %%w15, %%w17;\n");
+    emit(t,
+         "and.b32 %%w18, %%w11, 2; setp.ne.u32 %%p9, %%w18, 0;\n"
+         "mul.lo.u32 %%w17, %%w17, %%w10; mul.lo.u32 %%w17, %%w17, %u;\n"
+         "setp.ge.u32 %%p10, %%w11, %%w10;\n@%%p10 bra Done;\n",
+         results);
+    if (!uniform)
+        emit(t, "Again: setp.ne.u32 %%p11, %%w14, %%w15;\n@%%p11 bra Skip;\n");
+}
+
 /* Kernel `v<first>` takes the case of its global thread index, `u<first>` that of its CTA. */
 static void emit_kernel(text_t *t, unsigned first, unsigned group, bool uniform)
 {
     const pt_row_t *row = &rows[first];
-    uint64_t immediates[IMMEDIATES];
-    unsigned count = pick_immediates(row, immediates), sources = source_count(row);
+    uint64_t immediates[PT_IMMEDIATES];
+    unsigned count = uniform ? 0 : pt_immediates(row, immediates), sources = source_count(row);
     emit(t, ".visible .entry %c%u(.param .u64 out, .param .u32 n", uniform ? 'u' : 'v', first);
     for (unsigned s = 0; s < sources; s++)
         emit(t, ", .param .u64 in%u", s);
-    emit(t, ")\n{\n.reg .pred %%p<12>; .reg .b16 %%h<6>; .reg .b32 %%w<16>; .reg .b64 %%d<16>;\n"
-            ".reg .f32 %%f<6>; .reg .f64 %%g<6>;\n"
-            "ld.param.u32 %%w10, [n]; mov.u32 %%w11, %%ctaid.x;\n");
-    if (!uniform)
-        emit(t, "mov.u32 %%w12, %%ntid.x; mov.u32 %%w13, %%tid.x;\n"
-                "mad.lo.s32 %%w11, %%w11, %%w12, %%w13;\n");
-    emit(t, "setp.ge.u32 %%p10, %%w11, %%w10;\n@%%p10 bra Done;\n");
+    emit_start(t, group * (1 + count), uniform);
     for (unsigned s = 0; s < sources; s++)
         load_source(t, reg_kind(row, s), s);
-    emit_address(t, "out", memory_size(row->shape[0]));
+    emit(t, "add.u32 %%w18, %%w11, %%w17;\n");
+    emit_address(t, "out", "%w18", memory_size(row->shape[0]));
     emit(t, "mov.u64 %%d13, %%d12; mul.wide.u32 %%d14, %%w10, %u;\n", memory_size(row->shape[0]));
     for (unsigned g = 0; g < group; g++) {
-        emit_operation(t, &rows[first + g], NULL);
+        emit_row(t, first + g);
         store_result(t, row->shape[0]);
         for (unsigned i = 0; i < count; i++) {
             emit_operation(t, &rows[first + g], &immediates[i]);
             store_result(t, row->shape[0]);
         }
     }
+    if (!uniform)
+        emit(t, "Skip: add.u32 %%w14, %%w14, 1; setp.lt.u32 %%p11, %%w14, 2;\n@%%p11 bra Again;\n");
     emit(t, "Done: ret;\n}\n");
 }
 
@@ -393,7 +261,7 @@ static void read_word(pt_op_t *op, const char *word, size_t length)
 
 static pt_op_t read_mnemonic(const char *mnemonic)
 {
-    pt_op_t op = {.round = FE_TONEAREST};
+    pt_op_t op = {.mnemonic = mnemonic, .round = FE_TONEAREST};
     unsigned types = 0;
     for (const char *p = strchr(mnemonic, '.'); p && *p == '.';) {
         size_t length = strcspn(++p, ".");
@@ -419,41 +287,59 @@ static unsigned kind_bits(char kind)
     return kind == 'h' ? 16 : kind == 'd' || kind == 'g' ? 64 : kind == 'p' ? 1 : 32;
 }
 
-static double ulp_of(double value, bool wide)
+static double ulp_of(double value, char kind)
 {
     int e;
     value = fabs(value);
-    int least = wide ? -1074 : -149, digits = wide ? 53 : 24;
+    int least = kind == 'g' ? -1074 : kind == 'H' ? -24 : kind == 'B' ? -133 : -149;
+    int digits = kind == 'g' ? 53 : kind == 'H' ? 11 : kind == 'B' ? 8 : 24;
     if (value == 0)
         return ldexp(1, least);
     frexp(value, &e);
     return ldexp(1, e - digits > least ? e - digits : least);
 }
 
-static bool agrees(const pt_row_t *row, uint64_t got, uint64_t want)
+static double as_double(char kind, uint64_t bits)
 {
-    char kind = row->shape[0];
+    return kind == 'g' ? pt_f64(bits) : kind == 'f' ? (double)pt_f32(bits) : pt_half(bits, kind);
+}
+
+static bool agrees_one(const pt_row_t *row, char kind, uint64_t got, uint64_t want)
+{
+    double a = as_double(kind, got), b = as_double(kind, want);
     if (got == want)
         return true;
-    if (kind != 'f' && kind != 'g')
-        return false;
-    double a = kind == 'f' ? (double)pt_f32(got) : pt_f64(got);
-    double b = kind == 'f' ? (double)pt_f32(want) : pt_f64(want);
     if (isnan(a) || isnan(b))
         return isnan(a) && isnan(b);
     if (row->compare == PT_EXACT || isinf(a) || isinf(b))
         return false;
-    double limit =
-        row->compare == PT_ULP ? row->tolerance * ulp_of(b, kind == 'g') : row->tolerance;
+    double limit = row->compare == PT_ULP     ? row->tolerance * ulp_of(b, kind)
+                   : row->compare == PT_RATIO ? row->tolerance * fabs(b) + ulp_of(0, kind)
+                                              : row->tolerance;
     return fabs(a - b) <= limit;
 }
 
-static void report(const pt_row_t *row, const char *form, const uint64_t *in, uint64_t got,
-                   uint64_t want)
+static bool agrees(const pt_row_t *row, uint64_t got, uint64_t want)
 {
-    print_error("%s (%s): %llx %llx %llx %llx gives %llx, must be %llx\n", row->mnemonic, form,
-                (unsigned long long)in[0], (unsigned long long)in[1], (unsigned long long)in[2],
-                (unsigned long long)in[3], (unsigned long long)got, (unsigned long long)want);
+    char kind = row->result ? row->result : row->shape[0];
+    if (kind == 'X' || kind == 'Y') {
+        char one = kind == 'X' ? 'H' : 'B';
+        return agrees_one(row, one, got & 0xffff, want & 0xffff) &&
+               agrees_one(row, one, got >> 16, want >> 16);
+    }
+    if (kind == 'F')
+        return agrees_one(row, 'f', got & UINT32_MAX, want & UINT32_MAX) &&
+               agrees_one(row, 'f', got >> 32, want >> 32);
+    return strchr("fgHB", kind) ? agrees_one(row, kind, got, want) : got == want;
+}
+
+static void report(const pt_row_t *row, const char *form, unsigned k, const uint64_t *in,
+                   uint64_t got, uint64_t want)
+{
+    print_error("%s (%s%s): %llx %llx %llx %llx gives %llx, must be %llx\n", row->mnemonic, form,
+                k ? ", immediate" : "", (unsigned long long)in[0], (unsigned long long)in[1],
+                (unsigned long long)in[2], (unsigned long long)in[3], (unsigned long long)got,
+                (unsigned long long)want);
 }
 
 static uint64_t load_value(const uint8_t *array, unsigned i, unsigned size)
@@ -467,11 +353,11 @@ static uint64_t load_value(const uint8_t *array, unsigned i, unsigned size)
 static unsigned check(const pt_row_t *row, const char *form, unsigned k, const uint64_t *in,
                       const uint8_t *out, unsigned n)
 {
-    uint64_t immediates[IMMEDIATES];
+    uint64_t immediates[PT_IMMEDIATES];
     unsigned bad = 0, bits = kind_bits(row->shape[0]), size = memory_size(row->shape[0]);
     size_t sources = strlen(row->sources);
     pt_op_t op = read_mnemonic(row->mnemonic);
-    pick_immediates(row, immediates);
+    pt_immediates(row, immediates);
     for (unsigned i = 0; i < n; i++) {
         uint64_t args[4];
         memcpy(args, in + 4 * (size_t)i, sizeof args);
@@ -482,7 +368,7 @@ static unsigned check(const pt_row_t *row, const char *form, unsigned k, const u
         uint64_t want = pt_low(row->ref(&op, args), bits);
         uint64_t got = pt_low(load_value(out, i, size), bits);
         if (!agrees(row, got, want) && bad++ < 3)
-            report(row, k ? "immediate" : form, args, got, want);
+            report(row, form, k, args, got, want);
     }
     return bad;
 }
@@ -499,18 +385,30 @@ static CUdeviceptr upload_source(const pt_row_t *row, unsigned s, const uint64_t
     return device;
 }
 
+/* Several lengths first, so that code for any length is compiled and used for the last ones. */
+static void wear_out(CUfunction f, void **params)
+{
+    unsigned none = 0, *n = params[1];
+    params[1] = &none;
+    for (unsigned i = 0; i < 6; i++)
+        pt_launch(f, (pt_dim_t){1, 1, 1}, (pt_dim_t){i + 1, 1 + i / 5, 1}, 0, params);
+    params[1] = n;
+}
+
 static unsigned run_kernel(CUmodule module, unsigned first, unsigned group, bool uniform)
 {
+    static unsigned turn;
     const pt_row_t *row = &rows[first];
-    uint64_t immediates[IMMEDIATES], *in;
-    unsigned n = make_cases(row, &in), forms = 1 + pick_immediates(row, immediates), bad = 0;
+    uint64_t immediates[PT_IMMEDIATES], *in;
+    unsigned n = pt_cases(row, &in), copies = uniform ? 1 : 2, bad = 0;
+    unsigned forms = 1 + (uniform ? 0 : pt_immediates(row, immediates));
     /* The same value in all lanes: a sample of the cases is enough. */
     if (uniform && n > 100) {
         for (unsigned i = 0; i < 100; i++)
             memmove(in + 4 * (size_t)i, in + 4 * ((size_t)i * n / 100), 4 * sizeof *in);
         n = 100;
     }
-    size_t array = (size_t)n * memory_size(row->shape[0]), bytes = array * forms * group;
+    size_t array = (size_t)n * memory_size(row->shape[0]), bytes = array * forms * group * copies;
     uint8_t *out = calloc(1, bytes);
     assert_non_null(out);
     CUdeviceptr d_out = pt_upload(NULL, bytes), d_in[4];
@@ -521,14 +419,18 @@ static unsigned run_kernel(CUmodule module, unsigned first, unsigned group, bool
     }
     char name[16];
     snprintf(name, sizeof name, "%c%u", uniform ? 'u' : 'v', first);
-    pt_dim_t grid = {uniform ? n : (n + BLOCK - 1) / BLOCK, 1, 1};
-    pt_dim_t block = {uniform ? 32 : BLOCK, 1, 1};
-    pt_launch(pt_function(module, name), grid, block, 0, params);
+    CUfunction f = pt_function(module, name);
+    pt_dim_t block = uniform ? (pt_dim_t){32, 1, 1} : blocks[turn++ % COUNT(blocks)];
+    unsigned threads = block.x * block.y * block.z;
+    pt_dim_t grid = {uniform ? n : 2 * ((n + threads - 1) / threads), 1, 1};
+    if (!uniform && turn % 16 == 3)
+        wear_out(f, params);
+    pt_launch(f, grid, block, 0, params);
     pt_download(out, d_out, bytes);
-    for (unsigned g = 0; g < group; g++) {
-        for (unsigned k = 0; k < forms; k++)
-            bad += check(&rows[first + g], uniform ? "uniform" : "lanes", k, in,
-                         out + array * (g * forms + k), n);
+    for (unsigned k = 0; k < forms * group * copies; k++) {
+        unsigned form = k % forms, g = k / forms % group;
+        const char *how = uniform ? "uniform" : k < forms * group ? "lanes" : "divergent lanes";
+        bad += check(&rows[first + g], how, form, in, out + array * k, n);
     }
     for (unsigned s = 0; s < source_count(row); s++)
         pt_free(d_in[s]);
@@ -542,7 +444,7 @@ static unsigned run_module(unsigned first, unsigned end)
 {
     text_t t = {0};
     unsigned bad = 0;
-    emit(&t, ".version 7.0\n.target sm_70\n.address_size 64\n");
+    emit(&t, ".version 8.6\n.target sm_90\n.address_size 64\n");
     for (unsigned i = first; i < end; i += group_size(i, end)) {
         emit_kernel(&t, i, group_size(i, end), false);
         emit_kernel(&t, i, group_size(i, end), true);

@@ -42,9 +42,17 @@ static bool is_directed(const ptx_instr_t *i)
     return i->round == PTX_ROUND_RZ || i->round == PTX_ROUND_RM || i->round == PTX_ROUND_RP;
 }
 
+static bool is_half(unsigned type)
+{
+    return is_small_float(type) || type == PTX_F16X2 || type == PTX_BF16X2;
+}
+
 static bool arithmetic(const ptx_instr_t *i)
 {
-    if (i->flags & (PTX_F_CC | PTX_F_XORSIGN | PTX_F_RELU)) {
+    if (is_half(i->type)) {
+        return cpu_covers_half(i);
+    }
+    if (i->flags & (PTX_F_CC | PTX_F_RELU)) {
         return false;
     }
     if (i->type == PTX_F64) {
@@ -84,6 +92,9 @@ static bool conversion(const ptx_instr_t *i)
 static bool comparison(const ptx_instr_t *i)
 {
     unsigned type = i->op == PTX_OP_SET ? i->type2 : i->type;
+    if (is_half(type) || (i->op == PTX_OP_SET && is_half(i->type))) {
+        return cpu_covers_half(i);
+    }
     bool result =
         i->op != PTX_OP_SET || i->type == PTX_F32 || ptx_type_size((ptx_type_t)i->type) == 4;
     return result && (is_wide_float(type) || is_integer(type));
@@ -160,7 +171,7 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_LG2:
     case PTX_OP_EX2:
     case PTX_OP_TANH:
-        return i->type == PTX_F32;
+        return i->type == PTX_F32 || (is_half(i->type) && cpu_covers_half(i));
     case PTX_OP_TESTP:
         return is_wide_float(i->type);
     case PTX_OP_SETP:

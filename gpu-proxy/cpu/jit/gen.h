@@ -7,6 +7,7 @@
  * gen_affine.c   instructions whose result is affine over the lanes
  * gen_int.c      integer arithmetic, logic, shifts, bits
  * gen_float.c    floating point arithmetic and rounding
+ * gen_half.c     f16, bf16 and pairs of them
  * gen_math.c     approximations: ex2, lg2, sin, cos, tanh
  * gen_cvt.c      conversions
  * gen_cmp.c      setp, set, selp, slct, moves
@@ -124,6 +125,7 @@ type_t gen_type(cpu_gen_t *gen, unsigned ptx_type);
 type_t gen_int(cpu_gen_t *gen, unsigned bits);
 type_t gen_vector(cpu_gen_t *gen, type_t element);
 type_t gen_shape(cpu_gen_t *gen, type_t element, bool vec); /* the element, or a vector of it */
+type_t gen_same(val_t v, type_t element); /* the element, or as many of it as v has */
 bool gen_is_vector(val_t v);
 type_t gen_element(val_t v);
 val_t gen_const(cpu_gen_t *gen, type_t element, bool vec, uint64_t bits); /* integers */

@@ -1,5 +1,5 @@
 /* Comparisons, selections and moves. */
-#include "gpu-proxy/cpu/jit/gen.h"
+#include "gpu-proxy/cpu/jit/gen_float.h"
 
 #define B gen->b
 
@@ -63,15 +63,10 @@ static LLVMIntPredicate int_predicate(unsigned cmp, bool sign)
     }
 }
 
-static val_t comparison(cpu_gen_t *gen, unsigned type, bool vec)
+static val_t compare(cpu_gen_t *gen, unsigned type, val_t x, val_t y)
 {
     const ptx_instr_t *i = gen->i;
-    val_t x = gen_src(gen, 0, type, vec), y = gen_src(gen, 1, type, vec);
-    if (type == PTX_F32 || type == PTX_F64) {
-        if ((i->flags & PTX_F_FTZ) != 0) {
-            x = gen_flush(gen, x);
-            y = gen_flush(gen, y);
-        }
+    if (ptx_type_is_float((ptx_type_t)type)) {
         return LLVMBuildFCmp(B, float_predicate(i->cmp), x, y, "");
     }
     return LLVMBuildICmp(B, int_predicate(i->cmp, ptx_type_is_signed((ptx_type_t)type)), x, y, "");
@@ -84,40 +79,91 @@ static val_t combine(cpu_gen_t *gen, val_t r, val_t p)
         return LLVMBuildAnd(B, r, p, "");
     case PTX_BOOL_OR:
         return LLVMBuildOr(B, r, p, "");
-    default:
+    case PTX_BOOL_XOR:
         return LLVMBuildXor(B, r, p, "");
+    default:
+        return r;
     }
 }
 
-/* p = (a cmp b) op c;  q = !(a cmp b) op c */
+static bool is_pair(unsigned type)
+{
+    return type == PTX_F16X2 || type == PTX_BF16X2;
+}
+
+/* What the operands' comparison gives: one predicate, or one for each half of a pair. */
+static void comparison(cpu_gen_t *gen, unsigned type, bool vec, val_t r[2])
+{
+    val_t x[2], y[2];
+    if (gen_is_half(type)) {
+        gen_half_operands(gen, type, vec, x, y);
+        r[1] = is_pair(type) ? compare(gen, type, x[1], y[1]) : NULL;
+    } else {
+        x[0] = gen_src(gen, 0, type, vec);
+        y[0] = gen_src(gen, 1, type, vec);
+        if (type == PTX_F32 && (gen->i->flags & PTX_F_FTZ) != 0) {
+            x[0] = gen_flush(gen, x[0]);
+            y[0] = gen_flush(gen, y[0]);
+        }
+        r[1] = NULL;
+    }
+    r[0] = compare(gen, type, x[0], y[0]);
+}
+
+/* p = (a cmp b) op c;  q = !(a cmp b) op c, of pairs: that of the upper halves */
 static void set_predicate(cpu_gen_t *gen, bool vec)
 {
     const ptx_instr_t *i = gen->i;
-    val_t r = comparison(gen, i->type, vec), not = LLVMBuildNot(B, r, "");
-    if (i->boolop != PTX_BOOL_NONE) {
-        val_t c = gen_src(gen, 2, PTX_PRED, vec);
-        r = combine(gen, r, c);
-        not = combine(gen, not, c);
+    val_t r[2];
+    comparison(gen, i->type, vec, r);
+    r[1] = r[1] != NULL ? r[1] : LLVMBuildNot(B, r[0], "");
+    val_t c = i->boolop != PTX_BOOL_NONE ? gen_src(gen, 2, PTX_PRED, vec) : NULL;
+    for (unsigned n = 0; n < i->dst_count; n++) { /* a result may be an operand, too: read first */
+        r[n] = combine(gen, r[n], c);
     }
-    gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_PRED);
-    if (i->dst_count > 1) {
-        gen_write(gen, ptx_dst(gen->f, i, 1), not, PTX_PRED);
+    for (unsigned n = 0; n < i->dst_count; n++) {
+        gen_write(gen, ptx_dst(gen->f, i, n), r[n], PTX_PRED);
     }
 }
 
-/* set: all ones or 1.0 */
+/* What `set` gives for true, as bits. */
+static uint64_t truth(unsigned type)
+{
+    switch (type) {
+    case PTX_F32:
+        return 0x3f800000;
+    case PTX_F16:
+        return 0x3c00;
+    case PTX_BF16:
+        return 0x3f80;
+    case PTX_F16X2:
+        return 0x3c003c00;
+    case PTX_BF16X2:
+        return 0x3f803f80;
+    default:
+        return UINT64_MAX;
+    }
+}
+
+/* set: all ones or 1.0; of pairs in each half. */
 static void set_value(cpu_gen_t *gen, bool vec)
 {
     const ptx_instr_t *i = gen->i;
-    val_t r = comparison(gen, i->type2, vec);
+    unsigned bits = ptx_type_size((ptx_type_t)i->type) * 8;
+    val_t r[2], c = NULL, one = gen_const(gen, gen_int(gen, bits), vec, truth(i->type));
+    comparison(gen, i->type2, vec, r);
     if (i->boolop != PTX_BOOL_NONE) {
-        r = combine(gen, r, gen_src(gen, 2, PTX_PRED, vec));
+        c = gen_src(gen, 2, PTX_PRED, vec);
     }
-    type_t t = gen_shape(gen, gen->i32, vec);
-    val_t v = i->type == PTX_F32 ? LLVMBuildSelect(B, r, gen_float(gen, gen->f32, vec, 1.0),
-                                                   gen_float(gen, gen->f32, vec, 0.0), "")
-                                 : LLVMBuildSExt(B, r, t, "");
-    gen_write(gen, ptx_dst(gen->f, i, 0), v, i->type);
+    val_t v = LLVMBuildSExt(B, combine(gen, r[0], c), LLVMTypeOf(one), "");
+    if (r[1] != NULL) {
+        val_t hi = LLVMBuildSExt(B, combine(gen, r[1], c), LLVMTypeOf(one), "");
+        v = LLVMBuildAnd(B, v, gen_like(v, 0xffff), "");
+        v = LLVMBuildOr(B, v, LLVMBuildShl(B, hi, gen_like(hi, 16), ""), "");
+    }
+    v = LLVMBuildAnd(B, v, one, "");
+    gen_write(gen, ptx_dst(gen->f, i, 0), v,
+              ptx_type_is_float((ptx_type_t)i->type) ? (bits == 16 ? PTX_B16 : PTX_B32) : i->type);
 }
 
 static void select_by_sign(cpu_gen_t *gen, bool vec)

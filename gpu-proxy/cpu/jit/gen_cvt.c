@@ -13,20 +13,15 @@ static unsigned bits_of(unsigned type)
     return ptx_type_size((ptx_type_t)type) * 8;
 }
 
-static type_t shaped(cpu_gen_t *gen, val_t like, type_t element)
-{
-    return gen_shape(gen, element, gen_is_vector(like));
-}
-
 /* ---- f16 and bf16 as bits ---- */
 
 val_t gen_to_f32(cpu_gen_t *gen, val_t bits, unsigned ptx_type)
 {
     if (ptx_type == PTX_BF16) {
-        val_t w = LLVMBuildZExt(B, bits, shaped(gen, bits, gen->i32), "");
+        val_t w = LLVMBuildZExt(B, bits, gen_same(bits, gen->i32), "");
         return gen_bitcast(gen, LLVMBuildShl(B, w, gen_like(w, 16), ""), gen->f32);
     }
-    return LLVMBuildFPExt(B, gen_bitcast(gen, bits, gen->half), shaped(gen, bits, gen->f32), "");
+    return LLVMBuildFPExt(B, gen_bitcast(gen, bits, gen->half), gen_same(bits, gen->f32), "");
 }
 
 static val_t bf16_bits(cpu_gen_t *gen, val_t x, bool toward_zero)
@@ -39,7 +34,7 @@ static val_t bf16_bits(cpu_gen_t *gen, val_t x, bool toward_zero)
     val_t nan = LLVMBuildFCmp(B, LLVMRealUNO, x, x, "");
     r = LLVMBuildSelect(B, nan, gen_like(w, 0x7fff0000), r, "");
     r = LLVMBuildLShr(B, r, gen_like(r, 16), "");
-    return LLVMBuildTrunc(B, r, shaped(gen, r, gen->i16), "");
+    return LLVMBuildTrunc(B, r, gen_same(r, gen->i16), "");
 }
 
 val_t gen_from_f32(cpu_gen_t *gen, val_t x, unsigned ptx_type, bool toward_zero)
@@ -47,7 +42,7 @@ val_t gen_from_f32(cpu_gen_t *gen, val_t x, unsigned ptx_type, bool toward_zero)
     if (ptx_type == PTX_BF16) {
         return bf16_bits(gen, x, toward_zero);
     }
-    val_t h = LLVMBuildFPTrunc(B, x, shaped(gen, x, gen->half), "");
+    val_t h = LLVMBuildFPTrunc(B, x, gen_same(x, gen->half), "");
     val_t bits = gen_bitcast(gen, h, gen->i16);
     if (toward_zero) { /* one step back if the magnitude has grown */
         val_t back = LLVMBuildFPExt(B, h, LLVMTypeOf(x), "");
@@ -80,7 +75,7 @@ static val_t integral(cpu_gen_t *gen, val_t x, unsigned round)
 static val_t float_to_int(cpu_gen_t *gen, val_t x, unsigned type, unsigned round)
 {
     x = integral(gen, x, round);
-    type_t over[2] = {shaped(gen, x, gen_int(gen, bits_of(type))), LLVMTypeOf(x)};
+    type_t over[2] = {gen_same(x, gen_int(gen, bits_of(type))), LLVMTypeOf(x)};
     bool sign = ptx_type_is_signed((ptx_type_t)type);
     return gen_call(gen, sign ? "llvm.fptosi.sat" : "llvm.fptoui.sat", over, 2, &x, 1);
 }
@@ -90,7 +85,7 @@ static val_t int_to_float(cpu_gen_t *gen, val_t x, unsigned from, unsigned to, u
     bool sign = ptx_type_is_signed((ptx_type_t)from);
     bool directed = round == PTX_ROUND_RZ || round == PTX_ROUND_RM || round == PTX_ROUND_RP;
     bool by_f64 = directed && to == PTX_F32;
-    type_t t = shaped(gen, x, to == PTX_F64 || by_f64 ? gen->f64 : gen->f32);
+    type_t t = gen_same(x, to == PTX_F64 || by_f64 ? gen->f64 : gen->f32);
     val_t r = sign ? LLVMBuildSIToFP(B, x, t, "") : LLVMBuildUIToFP(B, x, t, "");
     return by_f64 ? gen_directed(gen, r, NULL, round) : r;
 }
@@ -118,7 +113,7 @@ static val_t int_to_int(cpu_gen_t *gen, val_t x, unsigned from, unsigned to, boo
             x = gen_call2(gen, "llvm.umin", x, gen_like(x, high));
         }
     }
-    type_t type = shaped(gen, x, gen_int(gen, t));
+    type_t type = gen_same(x, gen_int(gen, t));
     if (t < f) {
         return LLVMBuildTrunc(B, x, type, "");
     }
@@ -148,12 +143,12 @@ static val_t float_to_float(cpu_gen_t *gen, val_t x, unsigned from, unsigned to,
         return gen_from_f32(gen, x, to, round == PTX_ROUND_RZ);
     }
     if (to == PTX_F64) {
-        return gen_element(x) == gen->f64 ? x : LLVMBuildFPExt(B, x, shaped(gen, x, gen->f64), "");
+        return gen_element(x) == gen->f64 ? x : LLVMBuildFPExt(B, x, gen_same(x, gen->f64), "");
     }
     if (from == PTX_F64) {
         bool directed = round == PTX_ROUND_RZ || round == PTX_ROUND_RM || round == PTX_ROUND_RP;
         return directed ? gen_directed(gen, x, NULL, round)
-                        : LLVMBuildFPTrunc(B, x, shaped(gen, x, gen->f32), "");
+                        : LLVMBuildFPTrunc(B, x, gen_same(x, gen->f32), "");
     }
     return x;
 }
@@ -167,7 +162,7 @@ static void convert_pair(cpu_gen_t *gen, bool vec)
     for (unsigned n = 0; n < 2; n++) {
         val_t x = gen_src(gen, n, PTX_F32, vec);
         v[n] = gen_from_f32(gen, x, half, i->round == PTX_ROUND_RZ);
-        v[n] = LLVMBuildZExt(B, v[n], shaped(gen, x, gen->i32), "");
+        v[n] = LLVMBuildZExt(B, v[n], gen_same(x, gen->i32), "");
     }
     val_t r = LLVMBuildOr(B, LLVMBuildShl(B, v[0], gen_like(v[0], 16), ""), v[1], "");
     gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_B32);

@@ -24,9 +24,7 @@ val_t gen_saturate(cpu_gen_t *gen, val_t x)
 
 static val_t to_f64(cpu_gen_t *gen, val_t x)
 {
-    return gen_element(x) == gen->f64
-               ? x
-               : LLVMBuildFPExt(B, x, gen_shape(gen, gen->f64, gen_is_vector(x)), "");
+    return gen_element(x) == gen->f64 ? x : LLVMBuildFPExt(B, x, gen_same(x, gen->f64), "");
 }
 
 /* The f32 next to r, one step toward minus infinity, plus infinity or zero. */
@@ -51,7 +49,7 @@ static val_t step(cpu_gen_t *gen, val_t r, unsigned round)
 /* s + error (both f64, |error| below half an ulp of s) to f32, in the direction asked for. */
 val_t gen_directed(cpu_gen_t *gen, val_t s, val_t error, unsigned round)
 {
-    val_t r = LLVMBuildFPTrunc(B, s, gen_shape(gen, gen->f32, gen_is_vector(s)), "");
+    val_t r = LLVMBuildFPTrunc(B, s, gen_same(s, gen->f32), "");
     val_t back = to_f64(gen, r), zero = gen_flike(s, 0.0);
     val_t above = LLVMBuildFCmp(B, LLVMRealOGT, back, s, "");
     val_t below = LLVMBuildFCmp(B, LLVMRealOLT, back, s, "");
@@ -152,6 +150,22 @@ static val_t extreme(cpu_gen_t *gen, val_t x, val_t y, bool max)
     return r;
 }
 
+val_t gen_extreme(cpu_gen_t *gen, val_t const *v, unsigned count)
+{
+    bool max = gen->i->op == PTX_OP_MAX, by_sign = (gen->i->flags & PTX_F_XORSIGN) != 0;
+    val_t r = NULL, sign = NULL;
+    for (unsigned n = 0; n < count; n++) {
+        val_t x = v[n];
+        if (by_sign) { /* of the magnitudes; the sign is that of the product */
+            val_t bits = gen_bitcast(gen, x, gen_element(x) == gen->f32 ? gen->i32 : gen->i64);
+            sign = sign == NULL ? bits : LLVMBuildXor(B, sign, bits, "");
+            x = gen_call1(gen, "llvm.fabs", x);
+        }
+        r = r == NULL ? x : extreme(gen, r, x, max);
+    }
+    return by_sign ? gen_call2(gen, "llvm.copysign", r, gen_bitcast(gen, sign, gen_element(r))) : r;
+}
+
 static val_t reciprocal_root(cpu_gen_t *gen, val_t x)
 {
     return LLVMBuildFDiv(B, gen_flike(x, 1.0), gen_call1(gen, "llvm.sqrt", x), "");
@@ -188,8 +202,7 @@ static val_t compute(cpu_gen_t *gen, val_t const *v)
         return LLVMBuildFNeg(B, x, "");
     case PTX_OP_MIN:
     case PTX_OP_MAX:
-        x = extreme(gen, x, y, i->op == PTX_OP_MAX);
-        return v[2] != NULL ? extreme(gen, x, v[2], i->op == PTX_OP_MAX) : x;
+        return gen_extreme(gen, v, i->src_count);
     case PTX_OP_COPYSIGN:
         return gen_call2(gen, "llvm.copysign", y, x);
     case PTX_OP_SIN:

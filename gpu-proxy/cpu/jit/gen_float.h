@@ -1,4 +1,4 @@
-/* gen_float.h - directed rounding, for gen_float.c and gen_cvt.c. */
+/* gen_float.h - pieces of floating-point arithmetic. */
 #ifndef CPU_GEN_FLOAT_H
 #define CPU_GEN_FLOAT_H
 
@@ -6,5 +6,14 @@
 
 /* s + error (f64, error may be NULL: 0) to f32, rounded RZ, RM or RP. */
 val_t gen_directed(cpu_gen_t *gen, val_t s, val_t error, unsigned round);
+
+/* min or max (gen->i) of two or three values, with .NaN and .xorsign.abs. */
+val_t gen_extreme(cpu_gen_t *gen, val_t const *v, unsigned count);
+
+/* ---- gen_half.c: f16, bf16 and pairs of them ---- */
+bool gen_is_half(unsigned ptx_type);
+void gen_half(cpu_gen_t *gen, bool vec);
+/* Operands of a comparison as f32: *x and *y of the element that *count counts (2 for pairs). */
+void gen_half_operands(cpu_gen_t *gen, unsigned ptx_type, bool vec, val_t x[2], val_t y[2]);
 
 #endif

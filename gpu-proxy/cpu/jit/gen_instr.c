@@ -1,5 +1,5 @@
 /* Which generator an instruction belongs to, for which strips it runs, and its guard. */
-#include "gpu-proxy/cpu/jit/gen.h"
+#include "gpu-proxy/cpu/jit/gen_float.h"
 
 typedef enum {
     KIND_NOTHING,
@@ -94,7 +94,9 @@ static void pure(cpu_gen_t *gen)
         gen_convert(gen, vec);
         break;
     default:
-        if (ptx_type_is_float((ptx_type_t)i->type)) {
+        if (gen_is_half(i->type)) {
+            gen_half(gen, vec);
+        } else if (ptx_type_is_float((ptx_type_t)i->type)) {
             gen_floating(gen, vec);
         } else {
             gen_integer(gen, vec);

@@ -34,6 +34,12 @@ type_t gen_shape(cpu_gen_t *gen, type_t element, bool vec)
     return vec ? gen_vector(gen, element) : element;
 }
 
+/* Not always W elements: packed types have two per lane. */
+type_t gen_same(val_t v, type_t element)
+{
+    return gen_is_vector(v) ? LLVMVectorType(element, LLVMGetVectorSize(LLVMTypeOf(v))) : element;
+}
+
 bool gen_is_vector(val_t v)
 {
     return LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind;
@@ -117,7 +123,7 @@ val_t gen_bitcast(cpu_gen_t *gen, val_t v, type_t element)
     if (gen_element(v) == element) {
         return v;
     }
-    return LLVMBuildBitCast(gen->b, v, gen_shape(gen, element, gen_is_vector(v)), "");
+    return LLVMBuildBitCast(gen->b, v, gen_same(v, element), "");
 }
 
 val_t gen_call(cpu_gen_t *gen, const char *intrinsic, type_t *over, unsigned over_count,
