@@ -1,6 +1,7 @@
 /* How wide strips are and how many make a group. What decides is that the registers of a group, each
  * W * G lanes wide, fit the vector registers. */
 #include "gpu-proxy/cpu/jit/compile.h"
+#include "gpu-proxy/cpu/jit/helpers.h"
 
 enum {
     V3_LANES = 8,
@@ -100,6 +101,55 @@ static unsigned strips_for(const cpu_analysis_t *a, unsigned lanes, unsigned reg
     return 1;
 }
 
+static bool has_barriers(const cpu_analysis_t *a)
+{
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        if (a->nodes[b].end == CPU_END_BARRIER) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Strips of the whole block: in one group they need not stop at barriers. 0: unknown. */
+static unsigned all_strips(const cpu_config_t *c)
+{
+    const cpu_shape_t *s = &c->shape;
+    if (s->kind != CPU_SHAPE_EXACT) {
+        return 0;
+    }
+    cpu_grouping_t one = cpu_grouping(c->layout, c->width, 1, s->block);
+    return one.groups;
+}
+
+static bool worth_one_group(const cpu_analysis_t *a, unsigned lanes, unsigned registers)
+{
+    const cpu_config_t *c = &a->config;
+    unsigned units = c->width > lanes ? c->width / lanes : 1, g = all_strips(c);
+    return has_barriers(a) && g > 1 && g <= CPU_MAX_STRIPS && (g & (g - 1)) == 0 &&
+           g * units * (a->max_live > 0 ? a->max_live : 1) <= registers &&
+           g * a->f->instr_count <= MOST_INSTRUCTIONS && strips_fit(c, g);
+}
+
+/* Where a group is the whole block and all of its lanes come together, they need not wait. */
+static void drop_barriers(cpu_analysis_t *a)
+{
+    const cpu_config_t *c = &a->config;
+    const cpu_shape_t *s = &c->shape;
+    if (s->kind != CPU_SHAPE_EXACT ||
+        cpu_grouping(c->layout, c->width, c->strips, s->block).groups != 1) {
+        return;
+    }
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        cpu_node_t *n = &a->nodes[b];
+        const ptx_instr_t *i = n->end == CPU_END_BARRIER ? &a->f->instrs[n->last] : NULL;
+        if (i != NULL && !a->crowded[b] && i->dst_count == 0 && i->src_count == 1) {
+            n->end = CPU_END_JUMP;
+            n->last = PTX_NONE;
+        }
+    }
+}
+
 /* Does a loop load vectors that all strips of a group use? */
 static bool shares_loads(const cpu_analysis_t *a)
 {
@@ -143,13 +193,18 @@ gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, boo
     unsigned strips = counted || c->width == 1 ? 1
                       : o->strips              ? o->strips
                                                : strips_for(a, lanes, registers);
+    bool one_group =
+        o->strips == 0 && !counted && c->width > 1 && worth_one_group(a, lanes, registers);
+    strips = one_group ? all_strips(c) : strips;
     if (strips != 1) {
         c->strips = strips;
         cpu_analyse_forms(a);
     }
-    if (o->strips == 0 && strips > 2 && !shares_loads(a)) { /* little to gain, longer to compile */
+    if (o->strips == 0 && !one_group && strips > 2 &&
+        !shares_loads(a)) { /* little to gain, longer to compile */
         c->strips = 2;
         cpu_analyse_forms(a);
     }
+    drop_barriers(a);
     return GB_OK;
 }

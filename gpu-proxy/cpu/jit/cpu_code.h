@@ -22,6 +22,7 @@
 #define CPU_CODE_VERSION 4u
 
 #define CPU_BARRIERS 16u     /* barriers of a CTA */
+#define CPU_MAX_STRIPS 16u   /* of a group */
 #define CPU_MAX_GROUPS 1024u /* groups of a CTA: at worst one thread each */
 
 /* Block shapes are compiled in classes. EXACT knows all three lengths and gives the best code.

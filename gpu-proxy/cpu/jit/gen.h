@@ -37,7 +37,7 @@ typedef LLVMValueRef val_t;
 typedef LLVMTypeRef type_t;
 typedef LLVMBasicBlockRef block_t;
 
-enum { GEN_MAX_STRIPS = 8, GEN_MAX_EXTENTS = 64, GEN_MAX_VERIFIED = 32 };
+enum { GEN_MAX_STRIPS = CPU_MAX_STRIPS, GEN_MAX_EXTENTS = 64, GEN_MAX_VERIFIED = 32 };
 
 typedef struct {
     uint64_t extent, align;

@@ -25,7 +25,7 @@ typedef struct {
     cpu_shape_t shape;
     const char *target; /* cpu_target_name */
     unsigned width;     /* W: 0 = choose; 1 = scalar oracle; 4, 8, 16, 32 */
-    unsigned strips;    /* G: 0 = choose; 1, 2, 4, 8 */
+    unsigned strips;    /* G: 0 = choose; 1, 2, 4, 8, 16 */
     bool unchecked;     /* leave address checks out (GABLE_CPU_CHECKS=off) */
 } cpu_jit_options_t;
 

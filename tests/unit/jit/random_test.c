@@ -230,11 +230,20 @@ typedef struct {
 } variant_t;
 
 static const variant_t VARIANTS[] = {
-    {{64, 1, 1}, CPU_SHAPE_EXACT, 0, 0},  {{37, 1, 1}, CPU_SHAPE_EXACT, 0, 0},
-    {{37, 1, 1}, CPU_SHAPE_LINEAR, 0, 0}, {{16, 8, 1}, CPU_SHAPE_EXACT, 0, 0},
-    {{16, 6, 1}, CPU_SHAPE_EXACT, 8, 4},  {{5, 7, 3}, CPU_SHAPE_EXACT, 0, 2},
-    {{28, 5, 1}, CPU_SHAPE_EXACT, 16, 1}, {{5, 7, 3}, CPU_SHAPE_ANY, 0, 0},
-    {{32, 4, 2}, CPU_SHAPE_EXACT, 32, 2}, {{1, 9, 1}, CPU_SHAPE_EXACT, 4, 0},
+    {{64, 1, 1}, CPU_SHAPE_EXACT, 0, 0},
+    {{37, 1, 1}, CPU_SHAPE_EXACT, 0, 0},
+    {{37, 1, 1}, CPU_SHAPE_LINEAR, 0, 0},
+    {{16, 8, 1}, CPU_SHAPE_EXACT, 0, 0},
+    {{16, 6, 1}, CPU_SHAPE_EXACT, 8, 4},
+    {{5, 7, 3}, CPU_SHAPE_EXACT, 0, 2},
+    {{28, 5, 1}, CPU_SHAPE_EXACT, 16, 1},
+    {{5, 7, 3}, CPU_SHAPE_ANY, 0, 0},
+    {{32, 4, 2}, CPU_SHAPE_EXACT, 32, 2},
+    {{1, 9, 1}, CPU_SHAPE_EXACT, 4, 0},
+    /* the block in one group: barriers are nothing, where all lanes reach them together */
+    {{16, 16, 1}, CPU_SHAPE_EXACT, 16, 16},
+    {{20, 2, 1}, CPU_SHAPE_EXACT, 16, 4},
+    {{32, 1, 1}, CPU_SHAPE_EXACT, 32, 1},
 };
 
 enum { KERNELS = 8, VARIANT_COUNT = sizeof VARIANTS / sizeof VARIANTS[0] };
