@@ -48,7 +48,7 @@ static CUresult get_attribute(const cpu_function_t *function, CUfunction_attribu
         *value = (int)ptx->local_size;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_NUM_REGS: /* as many as a GPU would give at full occupancy */
-        *value = ptx->reg_count < 64 ? (int)ptx->reg_count : 64;
+        *value = ptx->reg_count < 32 ? (int)ptx->reg_count : 32;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
@@ -201,16 +201,14 @@ CUresult cuFuncLoad(CUfunction function)
     return result ? result : leave(found, CUDA_SUCCESS);
 }
 
-/* ---- occupancy: a core runs one block at a time, whatever it is made of ---- */
+/* ---- occupancy: of blocks under way; a core runs one of them at a time ---- */
 
 static CUresult blocks_per_core(const cpu_function_t *function, int block_size, size_t dynamic,
                                 int *blocks)
 {
     if (block_size <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    bool fits = block_size <= cpu_function_max_threads(function) &&
-                function->ptx->shared_size + dynamic <= CPU_SHARED_MOST;
-    *blocks = fits ? 1 : 0;
+    *blocks = cpu_launch_blocks_per_core(function, block_size, dynamic);
     return CUDA_SUCCESS;
 }
 
@@ -242,10 +240,12 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
     if (result)
         return result;
     uint64_t fixed = function->ptx->shared_size;
-    if (!dynamicSmemSize || numBlocks != 1 || blockSize <= 0 ||
-        blockSize > cpu_function_max_threads(function))
+    if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0 ||
+        numBlocks > cpu_launch_blocks_per_core(function, blockSize, 0))
         return leave(function, CUDA_ERROR_INVALID_VALUE);
-    *dynamicSmemSize = fixed < CPU_SHARED_MOST ? CPU_SHARED_MOST - fixed : 0;
+    uint64_t share = CPU_SHARED_OF_CORE / (uint64_t)numBlocks;
+    share = share < CPU_SHARED_MOST ? share : CPU_SHARED_MOST;
+    *dynamicSmemSize = fixed < share ? share - fixed : 0;
     return leave(function, CUDA_SUCCESS);
 }
 
@@ -261,17 +261,20 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
         return result;
     if (!minGridSize || !blockSize || blockSizeLimit < 0 || (flags & ~1u))
         return leave(function, CUDA_ERROR_INVALID_VALUE);
-    int best = cpu_function_max_threads(function), blocks = 0;
-    if (blockSizeLimit && blockSizeLimit < best)
-        best = blockSizeLimit;
-    for (; best > 0; best = best > 32 ? (best - 1) / 32 * 32 : 0) {
+    int most = cpu_function_max_threads(function), best = 0, best_blocks = 0;
+    if (blockSizeLimit && blockSizeLimit < most)
+        most = blockSizeLimit;
+    for (int size = most; size > 0; size = size > 32 ? (size - 1) / 32 * 32 : 0) {
         size_t dynamic =
-            blockSizeToDynamicSMemSize ? blockSizeToDynamicSMemSize(best) : dynamicSMemSize;
-        if (blocks_per_core(function, best, dynamic, &blocks) == CUDA_SUCCESS && blocks)
-            break;
+            blockSizeToDynamicSMemSize ? blockSizeToDynamicSMemSize(size) : dynamicSMemSize;
+        int blocks = cpu_launch_blocks_per_core(function, size, dynamic);
+        if (blocks * size > best_blocks * best) {
+            best = size;
+            best_blocks = blocks;
+        }
     }
     *blockSize = best;
-    *minGridSize = best ? cpu_sched_seats() : 0;
+    *minGridSize = cpu_sched_seats() * best_blocks;
     return leave(function, CUDA_SUCCESS);
 }
 

@@ -1,11 +1,13 @@
 #include "gpu-proxy/cpu/driver/cpu_launch.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/gb_log.h"
 #include "gpu-proxy/cpu/driver/cpu_guard.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
+#include "gpu-proxy/cpu/driver/cpu_resident.h"
 
 typedef struct {
     cpu_op_t op;
@@ -14,18 +16,12 @@ typedef struct {
     uint32_t grid[3], block[3];
     uint32_t dynamic_shared;
     uint64_t id;
+    uint64_t workspace; /* of the grid's barrier: cooperative launches only, else 0 */
+    cpu_residents_t residents;
     uint8_t params[] __attribute__((aligned(16)));
 } launch_op_t;
 
-/* What a seat keeps between launches. */
-typedef struct {
-    cpu_launch_t launch;
-    cpu_ranges_t *ranges;
-    uint8_t *memory; /* scratch of a CTA */
-    size_t bytes;
-} bench_t;
-
-enum { SCRATCH_ALIGN = 64, MAX_GRAIN = 16 };
+enum { SCRATCH_ALIGN = 64, MAX_GRAIN = 16, WORKSPACE_BYTES = 256 };
 
 static _Atomic uint64_t launch_ids;
 
@@ -34,32 +30,17 @@ static size_t align_up(size_t bytes)
     return (bytes + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1);
 }
 
-/* The seat's bench with room for `bytes` of scratch; NULL if memory is out. */
-static bench_t *bench_of(cpu_seat_t *seat, size_t bytes)
+static size_t scratch_bytes(const cpu_scratch_t *need)
 {
-    bench_t *bench = seat->bench;
-    if (!bench) {
-        bench = seat->bench = calloc(1, sizeof(*bench));
-        if (!bench)
-            return NULL;
-    }
-    if (bench->bytes < bytes) {
-        free(bench->memory);
-        bench->bytes = 0;
-        bench->memory = aligned_alloc(SCRATCH_ALIGN, bytes);
-        if (!bench->memory)
-            return NULL;
-        bench->bytes = bytes;
-    }
-    return bench;
+    return align_up(need->shared_bytes) + align_up(need->local_bytes) +
+           align_up(need->context_bytes) + SCRATCH_ALIGN;
 }
 
-static CUresult prepare(const launch_op_t *op, cpu_seat_t *seat, cpu_launch_t **out)
+static CUresult prepare(launch_op_t *op, cpu_seat_t *seat, cpu_launch_t **out)
 {
     cpu_scratch_t need = cpu_code_scratch(op->variant->code, op->block, op->dynamic_shared);
     size_t shared = align_up(need.shared_bytes), local = align_up(need.local_bytes);
-    size_t bytes = shared + local + align_up(need.context_bytes) + SCRATCH_ALIGN;
-    bench_t *bench = bench_of(seat, bytes);
+    cpu_bench_t *bench = cpu_bench_of(&op->residents, seat, scratch_bytes(&need));
     if (!bench)
         return CUDA_ERROR_OUT_OF_MEMORY;
     cpu_launch_t *launch = &bench->launch;
@@ -82,6 +63,7 @@ static CUresult prepare(const launch_op_t *op, cpu_seat_t *seat, cpu_launch_t **
     launch->dynamic_shared_bytes = op->dynamic_shared;
     launch->sm_count = (uint32_t)cpu_sched_seats();
     launch->grid_id = op->id;
+    launch->grid_workspace = op->workspace;
     launch->shared = bench->memory;
     launch->shared_bytes = need.shared_bytes;
     launch->local = bench->memory + shared;
@@ -109,38 +91,100 @@ static void report(const launch_op_t *op, const cpu_fault_t *fault)
            fault->ctaid[1], fault->ctaid[2]);
 }
 
+/* What became of a block: ended, parked or failed. */
+static CUresult settle(launch_op_t *op, cpu_seat_t *seat, cpu_run_t outcome)
+{
+    cpu_bench_t *bench = seat->bench;
+    switch (outcome) {
+    case CPU_RUN_FAULT:
+        if (atomic_load(&op->op.stream->lanes->fault) == CUDA_SUCCESS)
+            report(op, &bench->launch.fault);
+        return (CUresult)bench->launch.fault.code;
+    case CPU_RUN_YIELDED:
+        cpu_residents_park(&op->residents, seat);
+        atomic_fetch_add_explicit(&op->op.parked, 1, memory_order_release);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_SUCCESS;
+    }
+}
+
+static CUresult resume(cpu_op_t *self, cpu_seat_t *seat, bool *moved)
+{
+    launch_op_t *op = (launch_op_t *)self;
+    cpu_bench_t *bench = cpu_residents_take(&op->residents, seat);
+    if (!bench) {
+        *moved = true;
+        return CUDA_SUCCESS;
+    }
+    atomic_fetch_sub_explicit(&op->op.parked, 1, memory_order_relaxed);
+    cpu_run_t outcome = cpu_code_resume_cta(op->variant->code, &bench->launch);
+    *moved = outcome != CPU_RUN_YIELDED || bench->launch.moved;
+    return settle(op, seat, outcome);
+}
+
+static bool is_cancelled(const launch_op_t *op)
+{
+    return atomic_load_explicit(&op->op.stream->lanes->cancel, memory_order_relaxed) != 0;
+}
+
+/* Goes on with parked blocks until there is room for one more. */
+static CUresult make_room(launch_op_t *op, cpu_seat_t *seat)
+{
+    CUresult result = CUDA_SUCCESS;
+    while (!result && !is_cancelled(op) &&
+           atomic_load_explicit(&op->op.parked, memory_order_relaxed) >= op->residents.most) {
+        bool moved = false;
+        result = resume(&op->op, seat, &moved);
+        if (!moved)
+            sched_yield();
+    }
+    return result;
+}
+
 static CUresult run(cpu_op_t *self, cpu_seat_t *seat, uint64_t first, uint64_t count)
 {
-    const launch_op_t *op = (const launch_op_t *)self;
-    cpu_launch_t *launch;
-    CUresult result = prepare(op, seat, &launch);
-    if (result)
-        return result;
+    launch_op_t *op = (launch_op_t *)self;
     uint64_t plane = (uint64_t)op->grid[0] * op->grid[1];
-    for (uint64_t cta = first; cta < first + count; cta++) {
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t cta = first; !result && cta < first + count; cta++) {
+        cpu_launch_t *launch;
+        result = make_room(op, seat);
+        if (!result)
+            result = prepare(op, seat, &launch);
+        if (result || is_cancelled(op))
+            break;
         launch->ctaid[0] = (uint32_t)(cta % op->grid[0]);
         launch->ctaid[1] = (uint32_t)(cta / op->grid[0] % op->grid[1]);
         launch->ctaid[2] = (uint32_t)(cta / plane);
-        cpu_run_t outcome = cpu_code_run_cta(op->variant->code, launch);
-        if (outcome == CPU_RUN_FAULT) {
-            if (atomic_load(&op->op.stream->lanes->fault) == CUDA_SUCCESS)
-                report(op, &launch->fault);
-            return (CUresult)launch->fault.code;
-        }
-        if (outcome == CPU_RUN_CANCELLED)
-            break;
+        result = settle(op, seat, cpu_code_start_cta(op->variant->code, launch));
     }
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static void release(cpu_op_t *op)
 {
     launch_op_t *launch = (launch_op_t *)op;
+    cpu_residents_close(&launch->residents);
+    if (launch->workspace)
+        cpu_memory_free(CPU_MEMORY_GLOBAL, launch->workspace);
     cpu_object_put(&launch->function->object);
     free(launch);
 }
 
-static const cpu_op_ops_t launch_ops = {.name = "kernel", .run = run, .release = release};
+static const cpu_op_ops_t launch_ops = {
+    .name = "kernel", .run = run, .resume = resume, .release = release};
+
+int cpu_launch_blocks_per_core(const cpu_function_t *function, int threads, size_t dynamic_shared)
+{
+    uint64_t shared = function->ptx->shared_size + dynamic_shared;
+    if (threads <= 0 || threads > cpu_function_max_threads(function) || shared > CPU_SHARED_MOST)
+        return 0;
+    int by_threads = CPU_THREADS_OF_CORE / ((threads + 31) / 32 * 32);
+    uint64_t by_shared = shared ? CPU_SHARED_OF_CORE / shared : CPU_BLOCKS_OF_CORE;
+    int blocks = by_threads < CPU_BLOCKS_OF_CORE ? by_threads : CPU_BLOCKS_OF_CORE;
+    return (uint64_t)blocks < by_shared ? blocks : (int)by_shared;
+}
 
 static CUresult check_shape(const cpu_function_t *function, const cpu_shape_of_launch_t *shape)
 {
@@ -168,7 +212,11 @@ static CUresult check_shape(const cpu_function_t *function, const cpu_shape_of_l
                         : CPU_SHARED_DEFAULT;
     if (shape->dynamic_shared && fixed + shape->dynamic_shared > most)
         return CUDA_ERROR_INVALID_VALUE;
-    if (shape->cooperative && (uint64_t)g[0] * g[1] * g[2] > (uint64_t)cpu_sched_seats())
+    if (!shape->cooperative)
+        return CUDA_SUCCESS;
+    int resident = cpu_sched_seats() *
+                   cpu_launch_blocks_per_core(function, (int)threads, shape->dynamic_shared);
+    if ((uint64_t)g[0] * g[1] * g[2] > (uint64_t)resident)
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     return CUDA_SUCCESS;
 }
@@ -229,6 +277,20 @@ static size_t launch_bytes(const cpu_function_t *function)
     return align_up(sizeof(launch_op_t) + function->ptx->param_size);
 }
 
+/* The grid barrier's counter lies in device memory, behind a word that holds the size, and starts
+ * at 0. It belongs to no context: the launch frees it. */
+static CUresult make_workspace(const cpu_context_t *context, uint64_t *workspace)
+{
+    CUresult result = cpu_memory_alloc(CPU_MEMORY_GLOBAL, context->device->index, NULL,
+                                       WORKSPACE_BYTES, 0, workspace);
+    if (!result) {
+        uint32_t size = WORKSPACE_BYTES;
+        memset((void *)(uintptr_t)*workspace, 0, WORKSPACE_BYTES);
+        memcpy((void *)(uintptr_t)*workspace, &size, sizeof(size));
+    }
+    return result;
+}
+
 CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
                     const cpu_shape_of_launch_t *shape, void **params, void **extra)
 {
@@ -248,12 +310,23 @@ CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
         free(op);
         return result;
     }
+    op->workspace = 0;
+    if (shape->cooperative) {
+        result = make_workspace(stream->context, &op->workspace);
+        if (result) {
+            free(op);
+            return result;
+        }
+    }
     cpu_object_ref(&function->object);
     op->function = function;
     op->variant = variant;
     memcpy(op->grid, shape->grid, sizeof(op->grid));
     memcpy(op->block, shape->block, sizeof(op->block));
     op->dynamic_shared = shape->dynamic_shared;
+    cpu_scratch_t need = cpu_code_scratch(variant->code, op->block, op->dynamic_shared);
+    cpu_residents_init(&op->residents, scratch_bytes(&need),
+                       (uint32_t)(cpu_sched_seats() * CPU_BLOCKS_OF_CORE));
     op->id = atomic_fetch_add_explicit(&launch_ids, 1, memory_order_relaxed) + 1;
     cpu_guard_install(false);
     uint64_t ctas = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];

@@ -11,6 +11,9 @@ enum {
     CPU_SHARED_DEFAULT = 48 << 10, /* bytes a block gets without asking */
     CPU_SHARED_MOST = 163 << 10,   /* bytes a block can ask for */
     CPU_SHARED_OF_CORE = 164 << 10,
+    /* Blocks of a core are under way at the same time, though one runs: see cpu_resident.h. */
+    CPU_BLOCKS_OF_CORE = 32,
+    CPU_THREADS_OF_CORE = 2048,
 };
 
 typedef struct {
@@ -19,6 +22,9 @@ typedef struct {
     uint32_t dynamic_shared; /* bytes */
     bool cooperative;        /* all blocks must run at the same time */
 } cpu_shape_of_launch_t;
+
+/* How many blocks of so many threads a core can have under way, as cuOccupancy...; 0: none fits. */
+int cpu_launch_blocks_per_core(const cpu_function_t *function, int threads, size_t dynamic_shared);
 
 /* Queues a launch. Parameters are taken at once: from `params`, one pointer each, or packed from
  * `extra`. Errors as cuLaunchKernel: CUDA_ERROR_INVALID_VALUE, _LAUNCH_OUT_OF_RESOURCES,

@@ -367,6 +367,12 @@ void cpu_memory_arena(uint64_t *base, uint64_t *bytes)
     *bytes = memory.arena_bytes;
 }
 
+void cpu_memory_drop_ranges(cpu_ranges_t *held)
+{
+    if (held && atomic_fetch_sub(&held->refs, 1) == 1)
+        free(held);
+}
+
 void cpu_memory_refresh_ranges(cpu_ranges_t **held)
 {
     if (*held && (*held)->version == atomic_load_explicit(&memory.version, memory_order_acquire))
@@ -375,7 +381,6 @@ void cpu_memory_refresh_ranges(cpu_ranges_t **held)
     cpu_ranges_t *fresh = memory.ranges;
     atomic_fetch_add(&fresh->refs, 1);
     pthread_rwlock_unlock(&memory.lock);
-    if (*held && atomic_fetch_sub(&(*held)->refs, 1) == 1)
-        free(*held);
+    cpu_memory_drop_ranges(*held);
     *held = fresh;
 }

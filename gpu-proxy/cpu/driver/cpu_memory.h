@@ -94,4 +94,7 @@ void cpu_memory_arena(uint64_t *base, uint64_t *bytes);
 /* Replaces *held (NULL at first) by the current table if it is out of date. Cheap if it is not. */
 void cpu_memory_refresh_ranges(cpu_ranges_t **held);
 
+/* Gives up what cpu_memory_refresh_ranges gave; NULL is fine. */
+void cpu_memory_drop_ranges(cpu_ranges_t *held);
+
 #endif

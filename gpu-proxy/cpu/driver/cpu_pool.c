@@ -111,7 +111,7 @@ static void unlist(cpu_op_t *op)
         op->run_next->run_prev = op->run_prev;
     else
         cpu_engine.run_tail = op->run_prev;
-    op->listed = false;
+    atomic_store_explicit(&op->listed, false, memory_order_relaxed);
     atomic_fetch_sub_explicit(&cpu_engine.runnable, 1, memory_order_relaxed);
 }
 
@@ -133,33 +133,90 @@ static void slow_down(cpu_seat_t *seat, uint64_t worked_ns)
     seat->debt_ns -= (double)(gb_now_ns() - before);
 }
 
-static CUresult run_pieces(cpu_op_t *op, cpu_seat_t *seat, uint64_t first)
+/* What a thread that works at an operation whose pieces may wait for each other knows. */
+typedef struct {
+    uint32_t fruitless; /* pieces resumed in a row that got no further */
+    bool stuck;         /* and other work is listed */
+} patience_t;
+
+static CUresult run_timed(cpu_op_t *op, cpu_seat_t *seat, uint64_t first)
 {
-    const atomic_uint *cancel = &op->stream->lanes->cancel;
-    CUresult result;
-    do {
-        uint64_t count = op->pieces - first < op->grain ? op->pieces - first : op->grain;
-        if (cpu_engine.speed > 1.0) {
-            uint64_t start = gb_now_ns();
-            result = op->ops->run(op, seat, first, count);
-            slow_down(seat, gb_now_ns() - start);
-        } else {
-            result = op->ops->run(op, seat, first, count);
-        }
-        if (result || atomic_load_explicit(cancel, memory_order_relaxed))
-            break;
-        first = take_pieces(op);
-    } while (first < op->pieces);
+    uint64_t count = op->pieces - first < op->grain ? op->pieces - first : op->grain;
+    if (cpu_engine.speed <= 1.0)
+        return op->ops->run(op, seat, first, count);
+    uint64_t start = gb_now_ns();
+    CUresult result = op->ops->run(op, seat, first, count);
+    slow_down(seat, gb_now_ns() - start);
     return result;
 }
 
-static CUresult run_guarded(cpu_op_t *op, cpu_seat_t *seat, uint64_t first)
+static void list_last(cpu_op_t *op);
+
+/* Goes on with a parked piece. Once all of them have been tried in vain, other threads get the core,
+ * and other operations the seat. */
+static CUresult run_parked(cpu_op_t *op, cpu_seat_t *seat, patience_t *patience)
+{
+    bool moved = false;
+    CUresult result = op->ops->resume(op, seat, &moved);
+    patience->fruitless = moved ? 0 : patience->fruitless + 1;
+    if (patience->fruitless > atomic_load_explicit(&op->parked, memory_order_relaxed)) {
+        patience->fruitless = 0;
+        patience->stuck = atomic_load_explicit(&cpu_engine.runnable, memory_order_relaxed) >
+                          (atomic_load_explicit(&op->listed, memory_order_relaxed) ? 1 : 0);
+        sched_yield();
+    }
+    return result;
+}
+
+/* Several pieces are parked, and nobody finds them: others may help. */
+static void offer_parked(cpu_op_t *op)
+{
+    if (atomic_load_explicit(&op->parked, memory_order_relaxed) < 2 ||
+        atomic_load_explicit(&op->listed, memory_order_relaxed))
+        return;
+    cpu_engine_lock();
+    if (!atomic_load_explicit(&op->listed, memory_order_relaxed))
+        list_last(op);
+    cpu_engine_unlock();
+}
+
+static bool is_cancelled(const cpu_op_t *op)
+{
+    return atomic_load_explicit(&op->stream->lanes->cancel, memory_order_relaxed) != 0;
+}
+
+static bool has_parked(const cpu_op_t *op)
+{
+    return atomic_load_explicit(&op->parked, memory_order_acquire) > 0;
+}
+
+static CUresult run_pieces(cpu_op_t *op, cpu_seat_t *seat, uint64_t first, bool *stuck)
+{
+    patience_t patience = {0};
+    CUresult result = CUDA_SUCCESS;
+    while (!result && !is_cancelled(op) && !patience.stuck) {
+        if (first < op->pieces)
+            result = run_timed(op, seat, first);
+        else if (!has_parked(op))
+            break;
+        if (!result && has_parked(op)) {
+            result = run_parked(op, seat, &patience);
+            offer_parked(op);
+        }
+        if (!patience.stuck && first < op->pieces)
+            first = take_pieces(op);
+    }
+    *stuck = patience.stuck;
+    return result;
+}
+
+static CUresult run_guarded(cpu_op_t *op, cpu_seat_t *seat, uint64_t first, bool *stuck)
 {
     cpu_guard_t guard;
     CUresult result;
     if (sigsetjmp(guard.jump, 0) == 0) {
         cpu_guard_set(&guard);
-        result = run_pieces(op, seat, first);
+        result = run_pieces(op, seat, first, stuck);
         cpu_guard_set(NULL);
     } else {
         result = cpu_guard_result(&guard);
@@ -169,26 +226,42 @@ static CUresult run_guarded(cpu_op_t *op, cpu_seat_t *seat, uint64_t first)
     return result;
 }
 
+/* Are there pieces to take, or to go on with? */
+static bool has_work(const cpu_op_t *op)
+{
+    return !is_cancelled(op) &&
+           (atomic_load_explicit(&op->ticket, memory_order_relaxed) < op->pieces || has_parked(op));
+}
+
 void cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat)
 {
     uint64_t first = take_pieces(op);
-    if (first + op->grain >= op->pieces)
+    bool stuck = false;
+    if (first + op->grain >= op->pieces && !has_parked(op))
         unlist(op);
-    if (first >= op->pieces)
+    if (first >= op->pieces && !has_parked(op))
         return; /* others took the last piece meanwhile, and will complete it */
     op->users++;
+    op->stuck = false;
     atomic_fetch_add_explicit(&cpu_engine.working, 1, memory_order_relaxed);
     call_worker();
     cpu_engine_unlock();
-    CUresult result = run_guarded(op, seat, first);
+    CUresult result = run_guarded(op, seat, first, &stuck);
     if (result)
         cpu_sched_fault(op->stream->lanes, result);
     cpu_engine_lock();
     atomic_fetch_sub_explicit(&cpu_engine.working, 1, memory_order_relaxed);
-    if (op->listed && (atomic_load_explicit(&op->ticket, memory_order_relaxed) >= op->pieces ||
-                       atomic_load_explicit(&op->stream->lanes->cancel, memory_order_relaxed)))
+    bool listed = atomic_load_explicit(&op->listed, memory_order_relaxed);
+    op->stuck = stuck;
+    if (listed && (stuck || !has_work(op))) {
         unlist(op);
-    if (--op->users == 0 && !op->listed)
+        listed = false;
+    }
+    if (!listed && has_work(op)) {
+        list_last(op);
+        listed = true;
+    }
+    if (--op->users == 0 && !listed)
         cpu_engine_complete(op);
 }
 
@@ -269,13 +342,9 @@ static void start_workers(void)
         start_thread(worker_main);
 }
 
-void cpu_pool_list(cpu_op_t *op)
+/* Puts the operation on the list behind `after`, or at its head. */
+static void list_behind(cpu_op_t *op, cpu_op_t *after)
 {
-    if (!cpu_engine.workers_started)
-        start_workers();
-    cpu_op_t *after = cpu_engine.run_tail;
-    while (after && after->stream->priority > op->stream->priority)
-        after = after->run_prev;
     op->run_prev = after;
     op->run_next = after ? after->run_next : cpu_engine.run_head;
     if (op->run_prev)
@@ -286,9 +355,24 @@ void cpu_pool_list(cpu_op_t *op)
         op->run_next->run_prev = op;
     else
         cpu_engine.run_tail = op;
-    op->listed = true;
+    atomic_store_explicit(&op->listed, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&cpu_engine.runnable, 1, memory_order_relaxed);
     call_worker();
+}
+
+static void list_last(cpu_op_t *op)
+{
+    list_behind(op, cpu_engine.run_tail);
+}
+
+void cpu_pool_list(cpu_op_t *op)
+{
+    if (!cpu_engine.workers_started)
+        start_workers();
+    cpu_op_t *after = cpu_engine.run_tail;
+    while (after && after->stream->priority > op->stream->priority)
+        after = after->run_prev;
+    list_behind(op, after);
 }
 
 static void *host_main(void *unused)

@@ -164,13 +164,15 @@ void cpu_op_init(cpu_op_t *op, const cpu_op_ops_t *ops, uint64_t pieces, uint64_
     op->stream = NULL;
     op->seq = 0;
     op->next = op->run_prev = op->run_next = NULL;
-    op->listed = false;
+    atomic_init(&op->listed, false);
     op->points = op->inline_points;
     op->point_count = 0;
     op->pieces = pieces;
     op->grain = grain;
     atomic_init(&op->ticket, 0);
+    atomic_init(&op->parked, 0);
     op->users = 0;
+    op->stuck = false;
 }
 
 bool cpu_op_wait_for(cpu_op_t *op, cpu_stream_t *stream, uint64_t seq)
@@ -298,6 +300,8 @@ void cpu_sched_wait(cpu_stream_t *stream, uint64_t seq)
     cpu_engine_lock();
     while (!cpu_stream_passed(stream, seq)) {
         cpu_op_t *op = helpful_work(stream, 0);
+        if (op && op->stuck)
+            op = cpu_engine.run_head; /* it waits for what others do, maybe this one */
         cpu_seat_t *seat = op ? cpu_pool_take_seat() : NULL;
         if (seat) {
             cpu_pool_work(op, seat);

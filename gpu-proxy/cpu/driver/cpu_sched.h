@@ -40,6 +40,9 @@ typedef struct {
     void (*instant)(cpu_op_t *op);
     /* Runs pieces [first, first + count), without the lock. An error goes to the context. */
     CUresult (*run)(cpu_op_t *op, cpu_seat_t *seat, uint64_t first, uint64_t count);
+    /* Goes on with one of the parked pieces, if there is one: those that run() began and that gave
+     * way, because they wait for others. *moved is set if it got further. NULL: none ever does. */
+    CUresult (*resume)(cpu_op_t *op, cpu_seat_t *seat, bool *moved);
     /* Without the lock: drops what the operation holds and frees it. Called once, completed or
      * skipped. */
     void (*release)(cpu_op_t *op);
@@ -61,14 +64,16 @@ struct cpu_op {
     uint64_t seq;
     cpu_op_t *next; /* in the stream */
     cpu_op_t *run_prev, *run_next;
-    bool listed; /* on the run list */
+    atomic_bool listed; /* on the run list; written under the lock */
     cpu_point_t inline_points[CPU_OP_INLINE_POINTS];
     cpu_point_t *points; /* it waits for these */
     uint32_t point_count;
     uint64_t pieces; /* of work */
     uint64_t grain;  /* pieces taken at a time */
     _Atomic uint64_t ticket;
-    uint32_t users; /* threads inside run() */
+    _Atomic uint32_t parked; /* pieces that gave way; counted by run() and resume() */
+    uint32_t users;          /* threads inside run() */
+    bool stuck;              /* all that is left waits: other work goes first */
 };
 
 /* A thread that waits for a stream. */

@@ -113,7 +113,7 @@ static bool special_registers(const ptx_function_t *f, const ptx_instr_t *i)
         const ptx_operand_t *o = ptx_src(f, i, n);
         if (o->kind == PTX_OPERAND_FUNC ||
             (o->kind == PTX_OPERAND_SREG && o->index > PTX_SREG_DYNAMIC_SMEM_SIZE &&
-             o->index != PTX_SREG_AGGR_SMEM_SIZE)) {
+             o->index != PTX_SREG_AGGR_SMEM_SIZE && o->index != PTX_SREG_ENVREG)) {
             return false;
         }
     }

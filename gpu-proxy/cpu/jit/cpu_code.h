@@ -19,7 +19,7 @@
 
 #define CPU_CODE_MAGIC 0x4b4c4247u /* "GBLK" */
 /* Changes with the blob's layout, with cpu_launch_t and with cpu_helpers_t. */
-#define CPU_CODE_VERSION 4u
+#define CPU_CODE_VERSION 6u
 
 #define CPU_BARRIERS 16u     /* barriers of a CTA */
 #define CPU_MAX_STRIPS 16u   /* of a group */
@@ -61,7 +61,7 @@ typedef struct {
     uint32_t layout;         /* cpu_layout_t */
     uint32_t width;          /* W: lanes of a strip */
     uint32_t strips;         /* G: strips of a group, which run in lockstep */
-    uint32_t state_count;    /* 1 without barriers */
+    uint32_t state_count;    /* 1: no barriers and no loops that wait for others */
     uint32_t context_bytes;  /* of a group; 0 if state_count is 1 */
     uint32_t shared_bytes;   /* static shared memory */
     uint32_t dynamic_offset; /* where dynamic shared memory begins */
@@ -164,6 +164,9 @@ struct cpu_launch {
     const cpu_code_t *code;
     cpu_fault_t fault; /* valid after CPU_RUN_FAULT */
     void *user;        /* the device's own */
+    uint32_t
+        moved; /* since it was started or resumed, the CTA got past a barrier, or threads ended */
+    uint64_t grid_workspace; /* of a cooperative launch: what %envreg1 and 2 name; else 0 */
 };
 
 typedef struct {
@@ -176,10 +179,18 @@ typedef struct {
 cpu_scratch_t cpu_code_scratch(const cpu_code_t *code, const uint32_t block[3],
                                uint32_t dynamic_shared_bytes);
 
-typedef enum { CPU_RUN_OK = 0, CPU_RUN_FAULT, CPU_RUN_CANCELLED } cpu_run_t;
+typedef enum { CPU_RUN_OK = 0, CPU_RUN_FAULT, CPU_RUN_CANCELLED, CPU_RUN_YIELDED } cpu_run_t;
 
-/* Runs the CTA launch->ctaid to its end on the calling thread. Block lengths must be served by the
- * code's shape. It may be left by siglongjmp from a handler of a page fault: nothing is held. */
+/* Starts the CTA launch->ctaid and runs it on the calling thread until it ends, or until it only
+ * waits for what others must do (CPU_RUN_YIELDED): other CTAs, or the host. It is then all in
+ * `launch` and its scratch memory, and cpu_code_resume_cta goes on with it, on any thread, with the
+ * same meaning of results. Block lengths must be served by the code's shape. Both may be left by
+ * siglongjmp from a handler of a page fault: nothing is held. */
+cpu_run_t cpu_code_start_cta(const cpu_code_t *code, cpu_launch_t *launch);
+cpu_run_t cpu_code_resume_cta(const cpu_code_t *code, cpu_launch_t *launch);
+
+/* Runs the CTA to its end; never CPU_RUN_YIELDED. One that waits for CTAs that this thread would
+ * have to run goes on until it is cancelled. */
 cpu_run_t cpu_code_run_cta(const cpu_code_t *code, cpu_launch_t *launch);
 
 #endif

@@ -1,19 +1,26 @@
-/* Runs one CTA: groups one after the other, barrier by barrier.
+/* Runs one CTA: groups one after the other, round by round.
  *
- * A group runs until all of its threads have ended or wait at a barrier, and then says in its
- * context which one. A barrier that counts all threads is complete when every living group waits at
- * it: whoever is not waiting has ended. A barrier with a count is complete when that many threads,
- * counted in whole warps, have come; such kernels are compiled with one warp per group. */
+ * A group runs until all of its threads have ended or wait at barriers, or until it gives way in a
+ * loop that waits for others; and then says in its context who waits where. A barrier that counts all
+ * threads is complete when no thread of any living group is elsewhere: whoever is not waiting has
+ * ended. A barrier with a count is complete when that many threads have come, a warp of which no
+ * thread is elsewhere counting as a whole; such kernels are compiled with one warp per group. When
+ * some rounds have passed in which all groups only gave way, the CTA does. */
 #include "gpu-proxy/cpu/jit/code.h"
 
 #include <string.h>
 
-enum { WARP = 32 };
+enum {
+    WARP = 32,
+    PATIENCE = 256,  /* back-edges of spin loops before a group gives way, */
+    IMPATIENCE = 32, /* if nothing moved in the round before */
+    IDLE_ROUNDS = 2  /* before the CTA gives way */
+};
 
-static const cpu_context_head_t *head_of(const cpu_code_t *code, const cpu_launch_t *launch,
-                                         uint32_t group)
+static cpu_context_head_t *head_of(const cpu_code_t *code, const cpu_launch_t *launch,
+                                   uint32_t group)
 {
-    return (const void *)(launch->context + (size_t)group * code->header.context_bytes);
+    return (void *)(launch->context + (size_t)group * code->header.context_bytes);
 }
 
 static cpu_run_t run_result(cpu_launch_t *launch, int32_t state)
@@ -25,81 +32,130 @@ static cpu_run_t run_result(cpu_launch_t *launch, int32_t state)
     return CPU_RUN_FAULT;
 }
 
+static uint32_t group_count(const cpu_code_t *code, const cpu_launch_t *launch)
+{
+    const cpu_code_header_t *h = &code->header;
+    return cpu_grouping(h->layout, h->width, h->strips, launch->block).groups;
+}
+
 /* Lets the waiters of one barrier go on. */
 static void barrier_release(const cpu_code_t *code, cpu_launch_t *launch, uint32_t barrier,
-                            const int32_t *states, uint8_t *waits, uint32_t groups)
+                            uint32_t groups)
 {
     launch->bar_out_popc[barrier] = launch->bar_red_popc[barrier];
     launch->bar_out_all[barrier] = launch->bar_red_all[barrier];
     launch->bar_red_popc[barrier] = launch->bar_red_all[barrier] = 0;
     launch->bar_arrived[barrier] = 0;
     for (uint32_t g = 0; g < groups; g++) {
-        if (states[g] >= 0 && waits[g] && head_of(code, launch, g)->barrier == barrier) {
-            waits[g] = 0;
+        cpu_context_head_t *h = head_of(code, launch, g);
+        if (h->state >= 0) {
+            h->released |= h->waits & (uint32_t)1 << barrier;
         }
     }
 }
 
-/* Releases what is complete; false if nothing is. */
-static bool barriers_advance(const cpu_code_t *code, cpu_launch_t *launch, const int32_t *states,
-                             uint8_t *waits, uint32_t groups)
+/* Have as many threads come as the barrier counts? */
+static bool barrier_counted(const cpu_code_t *code, const cpu_launch_t *launch, uint32_t barrier,
+                            uint32_t groups)
 {
-    uint32_t came[CPU_BARRIERS] = {0}, expected[CPU_BARRIERS] = {0}, waiting[CPU_BARRIERS] = {0};
-    uint32_t living = 0;
-    bool advanced = false;
+    uint32_t came = launch->bar_arrived[barrier], expected = 0;
     for (uint32_t g = 0; g < groups; g++) {
-        if (states[g] < 0) {
+        const cpu_context_head_t *h = head_of(code, launch, g);
+        if (h->state < 0 || (h->waits >> barrier & 1) == 0) {
             continue;
         }
-        living++;
-        if (waits[g]) {
-            const cpu_context_head_t *h = head_of(code, launch, g);
-            uint32_t b = h->barrier % CPU_BARRIERS;
-            waiting[b]++;
-            came[b] += WARP;
-            expected[b] = h->expected;
+        came += h->barriers[barrier].came == h->living ? WARP : h->barriers[barrier].came;
+        expected = h->barriers[barrier].expected;
+    }
+    return came >= expected;
+}
+
+/* Where threads wait. */
+typedef struct {
+    uint32_t some;  /* bit per barrier: of some group */
+    uint32_t all;   /* of every living group */
+    bool elsewhere; /* some are not at a barrier */
+    uint32_t counted;
+} waiting_t;
+
+static waiting_t look_at_groups(const cpu_code_t *code, const cpu_launch_t *launch, uint32_t groups)
+{
+    waiting_t w = {.all = UINT32_MAX};
+    for (uint32_t g = 0; g < groups; g++) {
+        const cpu_context_head_t *h = head_of(code, launch, g);
+        if (h->state < 0) {
+            continue;
+        }
+        w.some |= h->waits;
+        w.all &= h->waits;
+        w.elsewhere |= h->yielded != 0;
+        for (uint32_t left = h->waits; left != 0; left &= left - 1) {
+            uint32_t b = (uint32_t)__builtin_ctz(left);
+            w.counted |= (uint32_t)(h->barriers[b].expected != 0) << b;
         }
     }
-    for (uint32_t b = 0; b < CPU_BARRIERS; b++) {
-        if (waiting[b] == 0) {
-            continue;
-        }
-        bool complete = expected[b] == 0 ? waiting[b] == living
-                                         : came[b] + launch->bar_arrived[b] >= expected[b];
+    return w;
+}
+
+/* Releases what is complete; false if nothing is. */
+static bool barriers_advance(const cpu_code_t *code, cpu_launch_t *launch, uint32_t groups)
+{
+    waiting_t w = look_at_groups(code, launch, groups);
+    bool advanced = false;
+    for (uint32_t left = w.some; left != 0; left &= left - 1) {
+        uint32_t b = (uint32_t)__builtin_ctz(left);
+        bool complete = w.counted >> b & 1
+                            ? barrier_counted(code, launch, b, groups)
+                            : !w.elsewhere && w.all == w.some && (w.some & (w.some - 1)) == 0;
         if (complete) {
-            barrier_release(code, launch, b, states, waits, groups);
+            barrier_release(code, launch, b, groups);
             advanced = true;
         }
     }
     return advanced;
 }
 
-static cpu_run_t run_with_barriers(const cpu_code_t *code, cpu_launch_t *launch, uint32_t groups)
+/* Runs a group until it stops; false if the CTA must be left. */
+static int32_t run_group(const cpu_code_t *code, cpu_launch_t *launch, uint32_t g,
+                         uint32_t patience)
 {
-    int32_t states[CPU_MAX_GROUPS];
-    uint8_t waits[CPU_MAX_GROUPS];
-    memset(states, 0, groups * sizeof *states);
-    memset(waits, 0, groups);
-    memset(launch->bar_arrived, 0, sizeof launch->bar_arrived);
-    memset(launch->bar_red_popc, 0, sizeof launch->bar_red_popc);
-    memset(launch->bar_red_all, 0, sizeof launch->bar_red_all);
+    cpu_context_head_t *h = head_of(code, launch, g);
+    for (uint32_t left = h->waits; left != 0; left &= left - 1) {
+        h->barriers[__builtin_ctz(left)].came = 0;
+    }
+    h->waits = 0;
+    h->patience = patience;
+    int32_t s = code->entry(launch, (uint8_t *)h, g, (uint32_t)h->state);
+    h->released = 0;
+    h->yielded = s >= 0 && (s & CPU_STATE_YIELD) != 0;
+    h->state = s < 0 ? s : s & ~CPU_STATE_YIELD;
+    return s;
+}
+
+/* May the group run? Not if it only waits at barriers. */
+static bool can_run(const cpu_context_head_t *h)
+{
+    return h->state >= 0 && (h->waits == 0 || h->yielded || h->released != 0);
+}
+
+static cpu_run_t run_rounds(const cpu_code_t *code, cpu_launch_t *launch, uint32_t patience)
+{
+    uint32_t groups = group_count(code, launch), idle = 0;
+    launch->moved = 0;
     for (;;) {
-        uint32_t living = 0, ready = 0;
+        uint32_t living = 0, gave_way = 0;
+        bool moved = false;
         for (uint32_t g = 0; g < groups; g++) {
-            if (states[g] < 0) {
-                continue;
-            }
-            if (!waits[g]) {
-                uint8_t *context = launch->context + (size_t)g * code->header.context_bytes;
-                int32_t s = code->entry(launch, context, g, (uint32_t)states[g]);
+            cpu_context_head_t *h = head_of(code, launch, g);
+            if (can_run(h)) {
+                int32_t s = run_group(code, launch, g, patience);
                 if (s < CPU_STATE_DONE) {
                     return run_result(launch, s);
                 }
-                waits[g] = s >= 0 && (s & CPU_STATE_YIELD) == 0;
-                states[g] = s < 0 ? s : s & ~CPU_STATE_YIELD;
+                moved |= !h->yielded;
             }
-            living += states[g] >= 0;
-            ready += states[g] >= 0 && !waits[g];
+            living += h->state >= 0;
+            gave_way += h->state >= 0 && h->yielded;
         }
         if (living == 0) {
             return CPU_RUN_OK;
@@ -107,20 +163,22 @@ static cpu_run_t run_with_barriers(const cpu_code_t *code, cpu_launch_t *launch,
         if (*launch->cancel) {
             return CPU_RUN_CANCELLED;
         }
-        if (!barriers_advance(code, launch, states, waits, groups) && ready == 0) {
+        moved |= barriers_advance(code, launch, groups);
+        if (!moved && gave_way == 0) {
             return run_result(launch, launch->helpers->fault(launch, CPU_FAULT_TRAP, 1, 0));
+        }
+        launch->moved |= moved;
+        patience = moved ? PATIENCE : IMPATIENCE;
+        idle = moved ? 0 : idle + 1;
+        if (idle == IDLE_ROUNDS) {
+            return CPU_RUN_YIELDED;
         }
     }
 }
 
-cpu_run_t cpu_code_run_cta(const cpu_code_t *code, cpu_launch_t *launch)
+static cpu_run_t run_without_states(const cpu_code_t *code, cpu_launch_t *launch)
 {
-    const cpu_code_header_t *h = &code->header;
-    uint32_t groups = cpu_grouping(h->layout, h->width, h->strips, launch->block).groups;
-    launch->code = code;
-    if (h->state_count > 1) {
-        return run_with_barriers(code, launch, groups);
-    }
+    uint32_t groups = group_count(code, launch);
     for (uint32_t g = 0; g < groups; g++) {
         int32_t s = code->entry(launch, launch->context, g, 0);
         if (s != CPU_STATE_DONE) {
@@ -128,4 +186,33 @@ cpu_run_t cpu_code_run_cta(const cpu_code_t *code, cpu_launch_t *launch)
         }
     }
     return CPU_RUN_OK;
+}
+
+cpu_run_t cpu_code_start_cta(const cpu_code_t *code, cpu_launch_t *launch)
+{
+    launch->code = code;
+    if (code->header.state_count == 1) {
+        return run_without_states(code, launch);
+    }
+    memset(launch->bar_arrived, 0, sizeof launch->bar_arrived);
+    memset(launch->bar_red_popc, 0, sizeof launch->bar_red_popc);
+    memset(launch->bar_red_all, 0, sizeof launch->bar_red_all);
+    for (uint32_t g = 0, groups = group_count(code, launch); g < groups; g++) {
+        memset(head_of(code, launch, g), 0, sizeof(cpu_context_head_t));
+    }
+    return run_rounds(code, launch, PATIENCE);
+}
+
+cpu_run_t cpu_code_resume_cta(const cpu_code_t *code, cpu_launch_t *launch)
+{
+    return run_rounds(code, launch, IMPATIENCE);
+}
+
+cpu_run_t cpu_code_run_cta(const cpu_code_t *code, cpu_launch_t *launch)
+{
+    cpu_run_t r = cpu_code_start_cta(code, launch);
+    while (r == CPU_RUN_YIELDED) {
+        r = cpu_code_resume_cta(code, launch);
+    }
+    return r;
 }

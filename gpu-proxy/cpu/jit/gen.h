@@ -14,7 +14,8 @@
  * gen_mem.c      loads and stores; gen_spaced.c: of every second to fourth element
  * gen_addr.c     addresses and their checks; gen_verify.c: one check for several accesses;
  *                gen_slow.c: what happens when a check fails
- * gen_setup.c    launch values, strips and groups; gen_barrier.c: leaving and coming back
+ * gen_setup.c    launch values, strips and groups
+ * gen_barrier.c  leaving and coming back: at barriers; gen_yield.c: in spin loops; gen_context.c
  * gen_atom.c     atomic operations
  * gen_warp.c     shuffles, votes, matches
  * gen_packet.c   instructions that a helper does for a strip
@@ -119,6 +120,8 @@ block_t gen_block(cpu_gen_t *gen, const char *name);
 void gen_goto(cpu_gen_t *gen, block_t block); /* br, and the builder moves there */
 val_t gen_alloca(cpu_gen_t *gen, type_t type, unsigned align);
 val_t gen_unlikely(cpu_gen_t *gen, val_t branch);
+
+void gen_yield_hint(cpu_gen_t *gen); /* gen_yield.c: nanosleep */
 
 /* ---- gen_value.c ---- */
 type_t gen_type(cpu_gen_t *gen, unsigned ptx_type);

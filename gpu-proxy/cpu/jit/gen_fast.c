@@ -9,6 +9,7 @@ static void fast_jump(cpu_gen_t *gen, uint32_t from, uint32_t to)
     }
     if (to <= from) {
         gen_poll_cancel(gen);
+        gen_yield_fast(gen, to);
     }
     LLVMBuildBr(gen->b, gen->flow->fast[to]);
 }

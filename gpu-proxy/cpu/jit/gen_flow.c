@@ -1,12 +1,13 @@
 /* The function of a kernel: which lanes run which node.
  *
  *   entry -> setup -> dispatch: state 0: start; state k: behind barrier k, all lanes active;
- *                               last state: behind barriers, with masks
+ *                               further states: behind barriers or in spin loops
  *   fast[b]   node b with every lane of the group active
  *   test[b]   do lanes wait for node b? then run[b], else after[b]
  *   run[b]    node b for the waiting lanes
  *   after[b]  the next iteration of a loop that ends with b, else test[b + 1]
- *   rescan    lanes that were left in deferred loops go on, else done
+ *   rescan    lanes that were left in deferred loops go on, else done; after some rounds without an
+ *             end the group gives way
  *   done      no lane waits for a node: some may wait behind barriers, else the group has ended */
 #include "gpu-proxy/cpu/jit/gen_state.h"
 
@@ -195,31 +196,39 @@ static void start(cpu_gen_t *gen)
     LLVMBuildBr(gen->b, w->test[0]);
 }
 
+static void add_state(cpu_gen_t *gen, val_t sw, uint32_t state)
+{
+    block_t resume = gen_block(gen, "resume");
+    LLVMAddCase(sw, LLVMConstInt(gen->i32, state, 0), resume);
+    LLVMPositionBuilderAtEnd(gen->b, resume);
+}
+
 static void dispatch(cpu_gen_t *gen)
 {
     gen_flow_t *w = gen->flow;
-    if (w->barrier_count == 0) {
+    if (gen_state_count(gen) == 1) {
         start(gen);
         return;
     }
     block_t begin = gen_block(gen, "begin"), bad = gen_block(gen, "bad");
-    val_t sw = LLVMBuildSwitch(gen->b, gen->state, bad, w->barrier_count + 2);
+    gen_yield_start(gen);
+    val_t sw = LLVMBuildSwitch(gen->b, gen->state, bad, gen_state_count(gen));
     LLVMPositionBuilderAtEnd(gen->b, bad);
     LLVMBuildUnreachable(gen->b);
     LLVMAddCase(sw, LLVMConstInt(gen->i32, 0, 0), begin);
     LLVMPositionBuilderAtEnd(gen->b, begin);
     start(gen);
     for (uint32_t k = 0; w->need_fast && k < w->barrier_count; k++) {
-        block_t resume = gen_block(gen, "resume");
-        LLVMAddCase(sw, LLVMConstInt(gen->i32, k + 1, 0), resume);
-        LLVMPositionBuilderAtEnd(gen->b, resume);
+        add_state(gen, sw, k + 1);
         gen_barrier_resume(gen, k);
     }
+    for (uint32_t j = 0; w->need_fast && j < w->spin_count; j++) {
+        add_state(gen, sw, gen_state_spinning(gen, j));
+        gen_yield_resume_fast(gen, j);
+    }
     if (w->need_masks && w->any_parts) {
-        block_t resume = gen_block(gen, "resume");
-        LLVMAddCase(sw, LLVMConstInt(gen->i32, w->barrier_count + 1, 0), resume);
-        LLVMPositionBuilderAtEnd(gen->b, resume);
-        gen_barrier_resume_masked(gen);
+        add_state(gen, sw, gen_state_parted(gen));
+        gen_yield_resume(gen);
     }
 }
 
@@ -227,7 +236,7 @@ bool gen_function(cpu_gen_t *gen)
 {
     gen->flow = cpu_arena_alloc(gen->arena, 1, sizeof *gen->flow);
     gen_flow_t *w = gen->flow;
-    gen_find_barriers(gen);
+    gen_find_stops(gen);
     w->need_masks = gen->W * gen->G > 1 && (gen->a->any_divergent || !gen_group_is_full(gen));
     w->need_fast = !w->need_masks || gen_group_may_be_full(gen);
 
@@ -256,9 +265,8 @@ bool gen_function(cpu_gen_t *gen)
         }
     }
     if (w->need_masks && !gen->failed) {
-        gen_masked_rescan(gen);
-        LLVMPositionBuilderAtEnd(gen->b, w->done);
-        gen_barrier_done(gen);
+        gen_yield_rescan(gen);
+        gen_yield_done(gen);
     }
     LLVMPositionBuilderAtEnd(gen->b, gen->entry);
     LLVMBuildBr(gen->b, gen->setup);

@@ -182,6 +182,9 @@ static void forget(void *context, uint32_t reg)
 
 void gen_instr(cpu_gen_t *gen, const ptx_instr_t *i)
 {
+    if (i->op == PTX_OP_NANOSLEEP) {
+        gen_yield_hint(gen);
+    }
     if (kind_of(i) == KIND_NOTHING) {
         return;
     }

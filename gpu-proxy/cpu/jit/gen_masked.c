@@ -13,6 +13,10 @@ static void direct_jump(cpu_gen_t *gen, uint32_t from, uint32_t to)
     }
     if (to <= from) {
         gen_poll_cancel(gen);
+        if (gen_yield_spins(gen, to)) {
+            LLVMBuildBr(gen->b, gen->flow->rescan);
+            return;
+        }
     }
     LLVMBuildBr(gen->b, gen->flow->run[to]);
 }
@@ -58,17 +62,6 @@ static void next_iteration(cpu_gen_t *gen, uint32_t h)
     gen_poll_cancel(gen);
     LLVMBuildBr(gen->b, gen->flow->run[h]);
     LLVMPositionBuilderAtEnd(gen->b, on);
-}
-
-void gen_masked_rescan(cpu_gen_t *gen)
-{
-    LLVMPositionBuilderAtEnd(gen->b, gen->flow->rescan);
-    for (uint32_t l = 0; l < gen->a->loop_count; l++) {
-        if (gen->a->loops[l].deferred && gen->flow->waits[gen->a->loops[l].header]) {
-            next_iteration(gen, gen->a->loops[l].header);
-        }
-    }
-    LLVMBuildBr(gen->b, gen->flow->done);
 }
 
 /* Every lane has come: on without masks. */

@@ -30,6 +30,12 @@ static void find_parts(cpu_gen_t *gen)
             }
         }
     }
+    for (uint32_t j = 0; j < w->spin_count; j++) {
+        if (w->waits[w->spins[j]]) {
+            w->any_parts = true;
+            cpu_bits_or(w->saved_parts, a->live_in[w->spins[j]], gen->f->reg_count);
+        }
+    }
 }
 
 bool gen_barrier_parts(const cpu_gen_t *gen, uint32_t k)
@@ -55,6 +61,7 @@ static void make_masked_blocks(cpu_gen_t *gen)
         }
     }
     w->rescan = gen_block(gen, "rescan");
+    w->give_way = gen_block(gen, "give_way");
     w->done = gen_block(gen, "done");
     for (uint32_t b = 0; b < n; b++) {
         const cpu_node_t *node = &gen->a->nodes[b];
@@ -83,11 +90,10 @@ void gen_make_blocks(cpu_gen_t *gen)
     }
 }
 
-void gen_find_barriers(cpu_gen_t *gen)
+static void find_barriers(cpu_gen_t *gen)
 {
     gen_flow_t *w = gen->flow;
     w->barriers = cpu_arena_alloc(gen->arena, gen->a->node_count + 1, sizeof *w->barriers);
-    w->saved = cpu_bits_new(gen->arena, gen->f->reg_count);
     for (uint32_t b = 0; b < gen->a->node_count; b++) {
         const cpu_node_t *n = &gen->a->nodes[b];
         if (n->end == CPU_END_BARRIER) {
@@ -97,4 +103,25 @@ void gen_find_barriers(cpu_gen_t *gen)
             }
         }
     }
+}
+
+static void find_spins(cpu_gen_t *gen)
+{
+    gen_flow_t *w = gen->flow;
+    w->spins = cpu_arena_alloc(gen->arena, gen->a->loop_count + 1, sizeof *w->spins);
+    for (uint32_t b = 0; b < gen->a->node_count; b++) {
+        for (uint32_t l = 0; l < gen->a->loop_count; l++) {
+            if (gen->a->loops[l].deferred && gen->a->loops[l].header == b) {
+                w->spins[w->spin_count++] = b;
+                cpu_bits_or(w->saved, gen->a->live_in[b], gen->f->reg_count);
+            }
+        }
+    }
+}
+
+void gen_find_stops(cpu_gen_t *gen)
+{
+    gen->flow->saved = cpu_bits_new(gen->arena, gen->f->reg_count);
+    find_barriers(gen);
+    find_spins(gen);
 }

@@ -16,8 +16,12 @@ typedef struct gen_flow {
     uint32_t *barriers;     /* nodes */
     cpu_bits_t saved;       /* registers alive behind some barrier */
     cpu_bits_t saved_parts; /* behind one that a part of the lanes may reach */
-    bool any_parts;
-    uint32_t *at; /* per register: offset in the context */
+    bool any_parts;         /* of the lanes may stop at a barrier or in a spin loop */
+    uint32_t spin_count;
+    uint32_t *spins;  /* headers of deferred loops, in order: where a group may give way */
+    val_t patience;   /* slot: back-edges until it does */
+    block_t give_way; /* with masks */
+    uint32_t *at;     /* per register: offset in the context */
     uint32_t context_bytes;
 } gen_flow_t;
 
@@ -36,7 +40,7 @@ val_t gen_branch_predicate(cpu_gen_t *gen, const cpu_node_t *n, unsigned g, bool
 void gen_node_body(cpu_gen_t *gen, const cpu_node_t *n);
 
 /* gen_parts.c */
-void gen_find_barriers(cpu_gen_t *gen);
+void gen_find_stops(cpu_gen_t *gen); /* barriers and spin loops */
 void gen_make_blocks(cpu_gen_t *gen);
 /* Is the barrier reached with masks? */
 bool gen_barrier_parts(const cpu_gen_t *gen, uint32_t k);
@@ -44,7 +48,6 @@ bool gen_barrier_parts(const cpu_gen_t *gen, uint32_t k);
 /* gen_fast.c, gen_masked.c: the code of a node */
 void gen_fast_node(cpu_gen_t *gen, uint32_t b);
 void gen_masked_node(cpu_gen_t *gen, uint32_t b);
-void gen_masked_rescan(cpu_gen_t *gen);
 /* The first test for waiting lanes at or behind node b. */
 block_t gen_chain(cpu_gen_t *gen, uint32_t b);
 
@@ -54,12 +57,34 @@ bool gen_group_is_full(const cpu_gen_t *gen);     /* every lane of every group h
 bool gen_group_may_be_full(const cpu_gen_t *gen); /* of some group */
 val_t gen_valid_lanes(cpu_gen_t *gen, unsigned g);
 
-/* gen_barrier.c: stopping at barriers and going on */
+/* States: 0 start; k + 1 behind barrier k, every lane; then one for all that has masks; then one for
+ * each spin loop that every lane is in. */
+uint32_t gen_state_parted(const cpu_gen_t *gen);
+uint32_t gen_state_spinning(const cpu_gen_t *gen, uint32_t j);
+
+/* gen_context.c: what a group keeps while it is not running */
 void gen_layout_context(cpu_gen_t *gen);
+val_t gen_context_at(cpu_gen_t *gen, uint64_t offset);
+val_t gen_arrived_at(cpu_gen_t *gen, uint32_t k, unsigned g);  /* mask of lanes at barrier k */
+val_t gen_number_at(cpu_gen_t *gen, uint32_t k);               /* its number in PTX */
+val_t gen_spinning_at(cpu_gen_t *gen, uint32_t j, unsigned g); /* mask of lanes at a header */
+void gen_copy_registers(cpu_gen_t *gen, const uint64_t *which, bool save);
+
+/* gen_barrier.c: stopping at barriers and going on */
 void gen_barrier_stop(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n);
 void gen_barrier_arrive_masked(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n);
 void gen_barrier_resume(cpu_gen_t *gen, uint32_t k);
-void gen_barrier_resume_masked(cpu_gen_t *gen);
-void gen_barrier_done(cpu_gen_t *gen);
+void gen_barrier_save(cpu_gen_t *gen);    /* who waits where */
+void gen_barrier_release(cpu_gen_t *gen); /* who may go on does, the others wait as before */
+
+/* gen_yield.c: giving way in spin loops, and going on with masks */
+void gen_yield_start(cpu_gen_t *gen);
+/* Before a back-edge to node `to`, every lane active. */
+void gen_yield_fast(cpu_gen_t *gen, uint32_t to);
+void gen_yield_resume_fast(cpu_gen_t *gen, uint32_t j);
+bool gen_yield_spins(const cpu_gen_t *gen, uint32_t node); /* is it a spin loop's header? */
+void gen_yield_rescan(cpu_gen_t *gen); /* nobody waits but in spin loops and behind barriers */
+void gen_yield_done(cpu_gen_t *gen);   /* nobody waits but behind barriers */
+void gen_yield_resume(cpu_gen_t *gen); /* with masks */
 
 #endif

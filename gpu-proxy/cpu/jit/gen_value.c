@@ -408,6 +408,18 @@ static val_t read_sreg(cpu_gen_t *gen, uint32_t sreg)
     }
 }
 
+/* The driver's registers: 1 and 2 are the high and low half of the address of a cooperative grid's
+ * workspace, as the device library of cooperative groups reads them. */
+static val_t read_envreg(cpu_gen_t *gen, uint64_t number)
+{
+    val_t v = launch_field(gen, offsetof(cpu_launch_t, grid_workspace), gen->i64);
+    if (number != 1 && number != 2) {
+        return LLVMConstInt(gen->i32, 0, 0);
+    }
+    v = number == 1 ? LLVMBuildLShr(gen->b, v, gen_like(v, 32), "") : v;
+    return LLVMBuildTrunc(gen->b, v, gen->i32, "");
+}
+
 static unsigned symbol_index(cpu_gen_t *gen, const char *name)
 {
     for (unsigned n = 0; n < gen->symbol_count; n++) {
@@ -463,7 +475,7 @@ static val_t read_as(cpu_gen_t *gen, const ptx_operand_t *o, type_t want, bool v
         break;
     case PTX_OPERAND_SREG: {
         cpu_form_t form = cpu_operand_form(gen->a, o);
-        v = read_sreg(gen, o->index);
+        v = o->index == PTX_SREG_ENVREG ? read_envreg(gen, o->value) : read_sreg(gen, o->index);
         if (vec && form.stride != 0) {
             v = gen_thread_vector(gen, v, form.stride);
         }

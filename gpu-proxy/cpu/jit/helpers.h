@@ -19,11 +19,22 @@ enum {
 typedef int32_t (*cpu_entry_fn)(cpu_launch_t *launch, uint8_t *context, uint32_t group,
                                 uint32_t state);
 
-/* First bytes of a group's context, written when the group stops at a barrier. */
+/* First bytes of a group's context, the talk between the code and cta.c. Threads of a group may wait
+ * at different barriers, while others of it still run or have given way. */
 typedef struct {
-    uint32_t barrier;
-    uint32_t expected; /* threads, or 0: all of the CTA */
-    uint32_t reserved[14];
+    int32_t state;     /* cta.c's own: where the group goes on, or how it ended */
+    uint32_t yielded;  /* cta.c's own */
+    uint32_t patience; /* to the code: back-edges of spin loops until the group gives way */
+    uint32_t released; /* to the code: bit per barrier whose waiters go on */
+    uint32_t waits;    /* from the code: bit per barrier at which threads wait */
+    uint32_t living;   /* from the code: threads that have not ended, whether they wait or not */
+    uint32_t barrier;  /* the code's own: where all lanes wait */
+    uint32_t reserved;
+    struct {
+        uint32_t came;     /* threads that wait here */
+        uint32_t expected; /* threads, or 0: all of the CTA */
+    } barriers[16];
+    uint32_t reserved2[8];
 } cpu_context_head_t;
 
 /* One access of a strip, packed so that generated code passes one constant. */

@@ -209,7 +209,7 @@ static void launches_take_a_configuration(void **state)
     attributes[1].value.cooperative = 1;
     config.numAttrs = 2;
     OK(cu->cuLaunchKernelEx(&config, add, params, NULL));
-    config.gridDimX = 3; /* more blocks than cores cannot be there at the same time */
+    config.gridDimX = 65; /* 32 of a core can be under way at the same time */
     FAILS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
           cu->cuLaunchKernelEx(&config, add, params, NULL));
     attributes[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;

@@ -139,22 +139,31 @@ static size_t shared_for(int block)
     return (size_t)block * 1024;
 }
 
-static void occupancy_is_one_block_per_core(void **state)
+static void occupancy_counts_blocks_under_way(void **state)
 {
     int blocks, grid, block;
     size_t bytes;
     (void)state;
+    /* by threads, by blocks, by shared memory (512 bytes are its own) */
     OK(cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, one, 256, 0));
-    assert_int_equal(blocks, 1);
+    assert_int_equal(blocks, 8);
+    OK(cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, one, 33, 0));
+    assert_int_equal(blocks, 32);
+    OK(cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, one, 64, 40 << 10));
+    assert_int_equal(blocks, 4);
     OK(cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, two, 512, 0));
     assert_int_equal(blocks, 0);
     OK(cu->cuOccupancyMaxPotentialBlockSize(&grid, &block, two, NULL, 0, 0));
-    assert_int_equal(grid, 2);
+    assert_int_equal(grid, 16);
     assert_int_equal(block, 256);
     OK(cu->cuOccupancyMaxPotentialBlockSize(&grid, &block, one, shared_for, 0, 0));
     assert_true(block > 0 && block * 1024 + 512 <= 163 << 10);
     OK(cu->cuOccupancyAvailableDynamicSMemPerBlock(&bytes, one, 1, 128));
     assert_int_equal(bytes, (163 << 10) - 512);
+    OK(cu->cuOccupancyAvailableDynamicSMemPerBlock(&bytes, one, 4, 128));
+    assert_int_equal(bytes, (41 << 10) - 512);
+    FAILS(CUDA_ERROR_INVALID_VALUE,
+          cu->cuOccupancyAvailableDynamicSMemPerBlock(&bytes, one, 33, 32));
     FAILS(CUDA_ERROR_INVALID_VALUE,
           cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, one, 0, 0));
 }
@@ -288,7 +297,7 @@ int main(void)
         IN_MODULE(parameters_have_their_layout),
         IN_MODULE(variables_are_initialised_and_addressable),
         IN_MODULE(attributes_are_told_and_set),
-        IN_MODULE(occupancy_is_one_block_per_core),
+        IN_MODULE(occupancy_counts_blocks_under_way),
         IN_MODULE(unloading_ends_the_handles),
         IN_MODULE(bad_images_say_why),
         IN_MODULE(modules_come_from_files),

@@ -1,6 +1,7 @@
 /* analysis.h - what the code generator knows about a kernel before it emits anything.
  *
  * flow.c     nodes (blocks with one kind of end), their order, loops, postdominators
+ * spin.c     loops in which lanes may wait for other threads
  * live.c     registers live at the start of each node
  * forms.c    how each register varies over the lanes of a strip and over the strips of a group
  * regions.c  which branches may split a group, and what that forces on registers
@@ -97,6 +98,7 @@ typedef struct {
 
 /* Control flow, liveness: independent of config. */
 void cpu_analyse_flow(cpu_analysis_t *a);
+void cpu_analyse_spin(cpu_analysis_t *a); /* a part of it: loops[].deferred */
 void cpu_analyse_live(cpu_analysis_t *a);
 /* Forms and regions under a->config; may be called again with another one. */
 void cpu_analyse_forms(cpu_analysis_t *a);

@@ -377,23 +377,6 @@ static void find_postdominators(cpu_analysis_t *a)
     }
 }
 
-/* Does the instruction look at what another thread may change? */
-static bool may_spin_on(const ptx_instr_t *i)
-{
-    return (i->op == PTX_OP_ATOM && (i->mode == PTX_ATOM_CAS || i->mode == PTX_ATOM_EXCH)) ||
-           (i->op == PTX_OP_LD && i->sem != PTX_SEM_NONE);
-}
-
-static void find_deferred(cpu_analysis_t *a)
-{
-    for (uint32_t b = 0; b < a->node_count; b++) {
-        const cpu_node_t *n = &a->nodes[b];
-        for (uint32_t k = 0; n->loop != CPU_NO_LOOP && k < n->count; k++) {
-            a->loops[n->loop].deferred |= may_spin_on(&a->f->instrs[n->first + k]);
-        }
-    }
-}
-
 void cpu_analyse_flow(cpu_analysis_t *a)
 {
     flow_t w = {.a = a};
@@ -412,6 +395,6 @@ void cpu_analyse_flow(cpu_analysis_t *a)
         return;
     }
     publish(&w, number);
-    find_deferred(a);
     find_postdominators(a);
+    cpu_analyse_spin(a);
 }

@@ -70,11 +70,26 @@ static uint32_t deferred_at(const cpu_analysis_t *a, uint32_t x)
     return CPU_NO_LOOP;
 }
 
+/* Is the register alive behind a barrier of that side? Its lanes may wait there whatever runs. */
+static bool alive_behind_barrier(const split_t *t, unsigned side, uint32_t reg)
+{
+    const cpu_analysis_t *a = t->a;
+    for (uint32_t x = 0; x < a->node_count; x++) {
+        const cpu_node_t *n = &a->nodes[x];
+        if (n->end == CPU_END_BARRIER && cpu_bits_has(t->side[side], x) &&
+            n->succ[0] != CPU_NODE_EXIT && cpu_bits_has(a->live_in[n->succ[0]], reg)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Do lanes of the other side that wait while b runs need `reg`? */
 static bool waited_for(const split_t *t, unsigned other, uint32_t b, uint32_t reg)
 {
     const cpu_analysis_t *a = t->a;
-    if (t->p != CPU_NODE_EXIT && cpu_bits_has(a->live_in[t->p], reg)) {
+    if ((t->p != CPU_NODE_EXIT && cpu_bits_has(a->live_in[t->p], reg)) ||
+        alive_behind_barrier(t, other, reg)) {
         return true;
     }
     for (uint32_t x = 0; x < a->node_count; x++) {
@@ -157,9 +172,16 @@ static uint32_t bypassing_loop(const split_t *t)
     return CPU_NO_LOOP;
 }
 
-/* Can lanes of a side be left behind in a deferred loop? Then nothing is sure to join them. */
+/* Can lanes of a side be left behind, in a deferred loop or at a barrier? Then nothing is sure to join
+ * them. */
 static bool leaves_behind(const split_t *t)
 {
+    for (uint32_t b = 0; b < t->a->node_count; b++) {
+        if (t->a->nodes[b].end == CPU_END_BARRIER &&
+            (cpu_bits_has(t->side[0], b) || cpu_bits_has(t->side[1], b))) {
+            return true;
+        }
+    }
     for (uint32_t l = 0; l < t->a->loop_count; l++) {
         uint32_t h = t->a->loops[l].header;
         if (t->a->loops[l].deferred &&
