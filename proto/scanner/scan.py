@@ -15,6 +15,7 @@ import common_out  # noqa: E402
 import check_out  # noqa: E402
 import coverage_out  # noqa: E402
 import remote_out  # noqa: E402
+import runtime_out  # noqa: E402
 
 OUTPUTS = {
     "gb_cuda_api.h": common_out.api_header,
@@ -38,17 +39,19 @@ def main(argv):
         sys.stderr.write(__doc__)
         return 2
     try:
-        cat = catalogue.Catalogue(argv[1])
+        runtime = os.path.basename(argv[1]) == "cudart.api"
+        cat = runtime_out.Runtime(argv[1]) if runtime else catalogue.Catalogue(argv[1])
     except catalogue.CatalogueError as error:
         sys.stderr.write(f"scan.py: {error}\n")
         return 1
+    outputs = runtime_out.OUTPUTS if runtime else OUTPUTS
     check = argv[2] == "--check"
     for path in argv[3 if check else 2:]:
         name = os.path.basename(path)
-        if name not in OUTPUTS:
-            sys.stderr.write(f"scan.py: {name}: no such output: choose from {', '.join(OUTPUTS)}\n")
+        if name not in outputs:
+            sys.stderr.write(f"scan.py: {name}: no such output: choose from {', '.join(outputs)}\n")
             return 2
-        text = OUTPUTS[name](cat)
+        text = outputs[name](cat)
         if check:
             with open(path, encoding="utf-8") as f:
                 if f.read() != text:
