@@ -231,6 +231,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
         cpu_sched_wait_context(&context->lanes);
         result = cpu_context_state(context);
     }
+    cpu_console_flush(&context->console);
     cpu_object_put(&context->object);
     return result;
 }
@@ -293,7 +294,8 @@ CUresult cuCtxSetFlags(unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-/* ---- limits and preferences: kept and told, without effect ---- */
+/* ---- limits and preferences: those of stack, printf and heap are what kernels get, the others are
+ * kept and told ---- */
 
 CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {
@@ -321,6 +323,9 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         return CUDA_ERROR_INVALID_VALUE;
     if ((int)limit >= CPU_LIMITS)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    if ((limit == CU_LIMIT_PRINTF_FIFO_SIZE && cpu_console_in_use(&context->console)) ||
+        (limit == CU_LIMIT_MALLOC_HEAP_SIZE && cpu_kernel_heap_in_use(&context->heap)))
+        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&context->lock);
     context->limits[limit] = value;
     pthread_mutex_unlock(&context->lock);

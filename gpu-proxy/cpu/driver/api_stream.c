@@ -87,6 +87,7 @@ CUresult cuStreamSynchronize(CUstream hStream)
     if (stream == stream->lanes->legacy && atomic_load(&stream->lanes->busy_blocking))
         result = cpu_event_barrier(stream);
     cpu_sched_wait(stream, cpu_stream_last(stream));
+    cpu_console_flush(&stream->context->console);
     CUresult state = cpu_context_state(stream->context);
     return leave(stream, state ? state : result);
 }
@@ -273,6 +274,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
         cpu_sched_wait(point.stream, point.seq);
         cpu_object_put(&point.stream->object);
     }
+    cpu_console_flush(&event->context->console);
     result = cpu_context_state(event->context);
     cpu_object_put(&event->object);
     return result;

@@ -11,6 +11,8 @@
 static void destroy(cpu_object_t *object)
 {
     cpu_context_t *context = (cpu_context_t *)object;
+    cpu_console_destroy(&context->console);
+    cpu_kernel_heap_destroy(&context->heap);
     pthread_mutex_destroy(&context->lock);
     free(context);
 }
@@ -24,6 +26,8 @@ CUresult cpu_context_open(cpu_device_t *device, unsigned flags, bool primary,
         return CUDA_ERROR_OUT_OF_MEMORY;
     cpu_object_init(&made->object, CPU_KIND_CONTEXT, destroy);
     pthread_mutex_init(&made->lock, NULL);
+    cpu_console_init(&made->console);
+    cpu_kernel_heap_init(&made->heap);
     made->device = device;
     made->flags = flags;
     made->primary = primary;
@@ -69,6 +73,7 @@ bool cpu_context_close(cpu_context_t *context)
     if (atomic_exchange(&context->dead, true))
         return false;
     cpu_sched_cancel(&context->lanes);
+    cpu_console_flush(&context->console);
     cpu_object_put(cpu_handle_remove(CPU_KIND_CONTEXT, context->object.handle));
     cpu_module_close_all(context);
     cpu_handle_sweep(belongs, context);

@@ -7,8 +7,11 @@
 
 #include <pthread.h>
 
+#include "gpu-proxy/cpu/driver/cpu_console.h"
 #include "gpu-proxy/cpu/driver/cpu_driver.h"
+#include "gpu-proxy/cpu/driver/cpu_kernel_heap.h"
 #include "gpu-proxy/cpu/driver/cpu_sched.h"
+#include "gpu-proxy/cpu/jit/cpu_code.h"
 
 typedef struct cpu_module cpu_module_t;
 
@@ -18,6 +21,8 @@ struct cpu_context {
     cpu_object_t object;
     cpu_device_t *device;
     cpu_lanes_t lanes;
+    cpu_console_t console;
+    cpu_kernel_heap_t heap;
     atomic_bool dead;
     bool primary;
     uint64_t id;
@@ -42,6 +47,12 @@ static inline bool cpu_context_alive(const cpu_context_t *context)
 {
     return !atomic_load_explicit(&context->dead, memory_order_acquire);
 }
+
+/* cpu_services.c: what kernels may ask for; the user's pointer is the context. */
+const cpu_services_t *cpu_context_services(void);
+
+/* Bytes of stack for a thread of a kernel that recurses: from CU_LIMIT_STACK_SIZE. */
+uint64_t cpu_context_stack(cpu_context_t *context);
 
 /* CUDA_SUCCESS, CUDA_ERROR_CONTEXT_IS_DESTROYED or the context's fault. */
 CUresult cpu_context_state(const cpu_context_t *context);

@@ -125,7 +125,7 @@ static cpu_box_t normalise(const cpu_box_t *box)
     return b;
 }
 
-CUresult cpu_copy(cpu_stream_t *stream, const cpu_box_t *box, cpu_copy_mode_t mode)
+static CUresult copy(cpu_stream_t *stream, const cpu_box_t *box, cpu_copy_mode_t mode)
 {
     if (!box->width || !box->height || !box->depth)
         return CUDA_SUCCESS;
@@ -137,24 +137,32 @@ CUresult cpu_copy(cpu_stream_t *stream, const cpu_box_t *box, cpu_copy_mode_t mo
         cpu_sched_memory_written();
         return CUDA_SUCCESS;
     }
-    copy_op_t *copy = malloc(sizeof(*copy));
-    if (!copy)
+    copy_op_t *op = malloc(sizeof(*op));
+    if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    copy->staged = NULL;
+    op->staged = NULL;
     if (mode == CPU_COPY_STAGED) {
-        copy->staged = bytes <= STAGE_MAX_BYTES ? stage(&b) : NULL;
-        if (!copy->staged)
+        op->staged = bytes <= STAGE_MAX_BYTES ? stage(&b) : NULL;
+        if (!op->staged)
             mode = CPU_COPY_WAIT;
     }
-    copy->box = b;
-    copy->chunks = chunks_of(b.width);
-    cpu_op_init(&copy->op, &copy_ops, copy->chunks * b.height * b.depth, grain_of(b.width));
+    op->box = b;
+    op->chunks = chunks_of(b.width);
+    cpu_op_init(&op->op, &copy_ops, op->chunks * b.height * b.depth, grain_of(b.width));
     uint64_t seq;
-    CUresult result = cpu_sched_submit(stream, &copy->op, &seq);
+    CUresult result = cpu_sched_submit(stream, &op->op, &seq);
     if (result || mode != CPU_COPY_WAIT)
         return result;
     cpu_sched_wait(stream, seq);
     return cpu_context_state(stream->context);
+}
+
+CUresult cpu_copy(cpu_stream_t *stream, const cpu_box_t *box, cpu_copy_mode_t mode)
+{
+    CUresult result = copy(stream, box, mode);
+    if (mode != CPU_COPY_ASYNC) /* a blocking call: what kernels have printed comes out */
+        cpu_console_flush(&stream->context->console);
+    return result;
 }
 
 static void fill_bytes(uint64_t at, uint64_t bytes, uint32_t value, unsigned element)

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "gpu-proxy/cpu/driver/cpu_context.h"
+
 typedef struct {
     cpu_op_t op;
     CUhostFn function;
@@ -16,6 +18,7 @@ static CUresult run(cpu_op_t *op, cpu_seat_t *seat, uint64_t first, uint64_t cou
     (void)seat;
     (void)first;
     (void)count;
+    cpu_console_flush(&op->stream->context->console);
     if (host->function)
         host->function(host->data);
     else

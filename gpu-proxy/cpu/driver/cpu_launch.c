@@ -71,6 +71,8 @@ static CUresult prepare(launch_op_t *op, cpu_seat_t *seat, cpu_launch_t **out)
     launch->context = bench->memory + shared + local;
     launch->sm_id = seat->index;
     launch->user = (void *)op;
+    launch->services = cpu_context_services();
+    launch->services_user = op->op.stream->context;
     return CUDA_SUCCESS;
 }
 
@@ -87,8 +89,11 @@ static void report(const launch_op_t *op, const cpu_fault_t *fault)
         return;
     }
     gb_log(GB_LOG_WARN, "kernel %s: %s in block (%u,%u,%u)", op->function->ptx->name,
-           fault->code == CPU_FAULT_ASSERT ? "assertion failed" : "trap", fault->ctaid[0],
-           fault->ctaid[1], fault->ctaid[2]);
+           fault->code == CPU_FAULT_ASSERT  ? "assertion failed"
+           : fault->code == CPU_FAULT_STACK ? "stack overflow"
+           : fault->code == CPU_FAULT_PC    ? "call of what is no function"
+                                            : "trap",
+           fault->ctaid[0], fault->ctaid[1], fault->ctaid[2]);
 }
 
 /* What became of a block: ended, parked or failed. */
@@ -329,6 +334,7 @@ CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
                        (uint32_t)(cpu_sched_seats() * CPU_BLOCKS_OF_CORE));
     op->id = atomic_fetch_add_explicit(&launch_ids, 1, memory_order_relaxed) + 1;
     cpu_guard_install(false);
+    cpu_console_flush(&stream->context->console);
     uint64_t ctas = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
     cpu_op_init(&op->op, &launch_ops, ctas, shape->cooperative ? 1 : grain_of(ctas));
     return cpu_sched_submit(stream, &op->op, NULL);

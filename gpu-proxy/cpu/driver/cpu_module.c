@@ -81,9 +81,9 @@ static void relocate(const cpu_module_t *module, const ptx_var_t *var, uint8_t *
     const ptx_module_t *ptx = module->image->ptx;
     for (uint32_t i = 0; i < var->reloc_count; i++) {
         const ptx_reloc_t *reloc = &ptx->relocs[var->reloc_first + i];
-        /* A function's address is its index + 1: no code address ever leaves the device. */
-        uint64_t address =
-            reloc->var != PTX_NONE ? module->addresses[reloc->var] : (uint64_t)reloc->function + 1;
+        /* No code address ever leaves the device. */
+        uint64_t address = reloc->var != PTX_NONE ? module->addresses[reloc->var]
+                                                  : ptx_function_code(ptx, reloc->function);
         address = (address + (uint64_t)reloc->addend) >> reloc->shift;
         memcpy(bytes + reloc->offset, &address, reloc->size);
     }
@@ -118,6 +118,7 @@ static CUresult make_variables(cpu_module_t *module, cpu_image_log_t *log)
 CUresult cpu_module_open(cpu_context_t *context, cpu_image_t *image, cpu_image_log_t *log,
                          cpu_module_t **module)
 {
+    cpu_console_flush(&context->console);
     cpu_module_t *made = calloc(1, sizeof(*made));
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -165,6 +166,7 @@ CUresult cpu_module_close(cpu_module_t *module)
     if (!entered)
         return CUDA_ERROR_INVALID_HANDLE;
     cpu_context_t *context = module->context;
+    cpu_console_flush(&context->console);
     cpu_module_t *listed = NULL;
     pthread_mutex_lock(&context->lock);
     for (cpu_module_t **at = &context->modules; *at; at = &(*at)->next) {

@@ -14,11 +14,18 @@
 #include "gpu-proxy/cpu/driver/cpu_sha.h"
 #include "gpu-proxy/cpu/jit/jit.h"
 
+/* Kernels that recurse are compiled for a size of stack. */
+static bool has_stack(const cpu_function_t *function, const cpu_variant_t *variant)
+{
+    uint32_t bytes = cpu_code_header(variant->code)->stack_bytes;
+    return bytes == 0 || bytes == cpu_context_stack(function->module->context);
+}
+
 static const cpu_variant_t *find(const cpu_function_t *function, const uint32_t block[3])
 {
     const cpu_variant_t *variant =
         atomic_load_explicit(&((cpu_function_t *)function)->variants, memory_order_acquire);
-    while (variant && !cpu_shape_serves(&variant->shape, block))
+    while (variant && (!cpu_shape_serves(&variant->shape, block) || !has_stack(function, variant)))
         variant = variant->next;
     return variant;
 }
@@ -31,8 +38,9 @@ static cpu_cache_key_t make_key(const cpu_function_t *function, const cpu_jit_op
     struct {
         uint32_t version, width, strips, unchecked;
         cpu_shape_t shape;
-    } facts = {CPU_CODE_VERSION, options->width, options->strips, options->unchecked,
-               options->shape};
+        uint64_t stack;
+    } facts = {CPU_CODE_VERSION,   options->width, options->strips,
+               options->unchecked, options->shape, options->stack_bytes};
     cpu_sha_init(&sha);
     cpu_sha_add(&sha, CPU_BUILD_ID, sizeof(CPU_BUILD_ID));
     cpu_sha_add(&sha, &facts, sizeof(facts));
@@ -144,6 +152,7 @@ static CUresult make(cpu_function_t *function, const uint32_t block[3],
     cpu_jit_options_t options = {.shape = cpu_shape_choose(block, function->variant_count),
                                  .target = config->target,
                                  .width = config->width,
+                                 .stack_bytes = cpu_context_stack(function->module->context),
                                  .unchecked = config->unchecked};
     cpu_variant_t *made = calloc(1, sizeof(*made));
     if (!made)

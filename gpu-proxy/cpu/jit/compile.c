@@ -3,6 +3,7 @@
 #include "gpu-proxy/cpu/jit/compile.h"
 #include "gpu-proxy/cpu/jit/gen.h"
 #include "gpu-proxy/cpu/jit/object.h"
+#include "gpu-proxy/cpu/lower/lower.h"
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Error.h>
@@ -26,6 +27,7 @@ typedef struct {
     LLVMTargetMachineRef machine;
     LLVMMemoryBufferRef object;
     cpu_image_t image;
+    uint64_t stack_bytes; /* that the code needs as it was asked for, or 0 */
 } job_t;
 
 void gen_fail(cpu_gen_t *gen, const char *why)
@@ -203,6 +205,7 @@ static gb_status_t write_blob(const job_t *job, const cpu_jit_options_t *o, void
         .param_bytes = (uint32_t)f->param_size,
         .local_bytes = (uint32_t)((f->local_size + 15) & ~(uint64_t)15),
         .checked = !o->unchecked,
+        .stack_bytes = (uint32_t)job->stack_bytes,
     };
     uint8_t *at = p + sizeof h;
     for (unsigned k = 0; k < gen->symbol_count; k++) {
@@ -220,10 +223,39 @@ static gb_status_t write_blob(const job_t *job, const cpu_jit_options_t *o, void
     return GB_OK;
 }
 
+static gb_status_t lower(job_t *job, const cpu_jit_options_t *o)
+{
+    cpu_analysis_t *a = &job->analysis;
+    cpu_lowered_t l = cpu_lower(&job->arena, a->module, a->f, o->stack_bytes);
+    if (l.trouble != NULL) {
+        cpu_jit_log(job->gen.log, "line %u: %s: %s\n", l.line, a->f->name, l.trouble);
+        return gb_fail(GB_ERR_UNSUPPORTED, "%s: %s", a->f->name, l.trouble);
+    }
+    a->f = l.f;
+    job->stack_bytes = l.grows ? o->stack_bytes : 0;
+    if (cpu_function_gaps(a->module, a->f, job->gen.log) != 0) {
+        return gb_fail(GB_ERR_UNSUPPORTED, "%s has instructions that are not covered", a->f->name);
+    }
+    return GB_OK;
+}
+
 static gb_status_t analyse(job_t *job, const cpu_jit_options_t *o)
 {
     cpu_analysis_t *a = &job->analysis;
+    const ptx_function_t *kernel = a->f;
+    gb_status_t st = cpu_lower_needed(kernel) ? lower(job, o) : GB_OK;
+    if (st != GB_OK) {
+        return st;
+    }
     cpu_analyse_flow(a);
+    if (a->trouble != NULL && a->f == kernel) { /* a loop with several entries */
+        a->trouble = NULL;
+        st = lower(job, o);
+        if (st != GB_OK) {
+            return st;
+        }
+        cpu_analyse_flow(a);
+    }
     if (a->trouble != NULL) {
         cpu_jit_log(job->gen.log, "line %u: %s: %s\n", a->f->line, a->f->name, a->trouble);
         return gb_fail(GB_ERR_UNSUPPORTED, "%s: %s", a->f->name, a->trouble);
@@ -304,7 +336,7 @@ __attribute__((visibility("default"))) gb_status_t cpu_jit_compile(const ptx_mod
         return gb_fail(GB_ERR_INVALID, "no such kernel");
     }
     const ptx_function_t *f = &module->functions[function];
-    if (cpu_function_gaps(f, log) != 0) {
+    if (cpu_function_gaps(module, f, log) != 0) {
         return gb_fail(GB_ERR_UNSUPPORTED, "%s has instructions that are not covered", f->name);
     }
     job_t *job = calloc(1, sizeof *job);

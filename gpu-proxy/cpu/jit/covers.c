@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LINES = 8 };
@@ -111,7 +112,7 @@ static bool special_registers(const ptx_function_t *f, const ptx_instr_t *i)
 {
     for (unsigned n = 0; n < i->src_count; n++) {
         const ptx_operand_t *o = ptx_src(f, i, n);
-        if (o->kind == PTX_OPERAND_FUNC ||
+        if ((o->kind == PTX_OPERAND_FUNC && i->op != PTX_OP_MOV) ||
             (o->kind == PTX_OPERAND_SREG && o->index > PTX_SREG_DYNAMIC_SMEM_SIZE &&
              o->index != PTX_SREG_AGGR_SMEM_SIZE && o->index != PTX_SREG_ENVREG)) {
             return false;
@@ -212,6 +213,7 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_TRAP:
     case PTX_OP_MEMBAR:
     case PTX_OP_BAR_WARP:
+    case PTX_OP_RUNTIME:
     case PTX_OP_PREFETCH:
     case PTX_OP_PREFETCHU:
     case PTX_OP_DISCARD:
@@ -225,16 +227,17 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     }
 }
 
-unsigned cpu_function_gaps(const ptx_function_t *f, cpu_jit_log_t *log)
+unsigned cpu_function_gaps(const ptx_module_t *module, const ptx_function_t *f, cpu_jit_log_t *log)
 {
     unsigned gaps = 0;
     for (uint32_t n = 0; n < f->instr_count; n++) {
         const ptx_instr_t *i = &f->instrs[n];
-        if (!covered(f, i)) {
-            if (gaps++ < LINES) {
-                cpu_jit_log(log, "line %u: not covered by the software device: %s (in %s)\n",
-                            i->line, i->mnemonic, f->name);
-            }
+        bool fine = i->op == PTX_OP_CALL || i->op == PTX_OP_BRX || cpu_is_argument(f, i)
+                        ? cpu_call_covered(module, f, i)
+                        : covered(f, i);
+        if (!fine && gaps++ < LINES) {
+            cpu_jit_log(log, "line %u: not covered by the software device: %s (in %s)\n", i->line,
+                        i->mnemonic, f->name);
         }
     }
     return gaps;
@@ -243,12 +246,16 @@ unsigned cpu_function_gaps(const ptx_function_t *f, cpu_jit_log_t *log)
 gb_status_t cpu_jit_covers(const ptx_module_t *module, cpu_jit_log_t *log)
 {
     unsigned gaps = 0;
+    uint8_t *reached = cpu_reached_functions(module);
+    if (reached == NULL) {
+        return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
+    }
     for (uint32_t n = 0; n < module->function_count; n++) {
-        const ptx_function_t *f = &module->functions[n];
-        if (f->is_kernel && f->defined) {
-            gaps += cpu_function_gaps(f, log);
+        if (reached[n]) {
+            gaps += cpu_function_gaps(module, &module->functions[n], log);
         }
     }
+    free(reached);
     if (gaps > LINES) {
         cpu_jit_log(log, "%u instructions are not covered\n", gaps);
     }

@@ -19,7 +19,7 @@
 
 #define CPU_CODE_MAGIC 0x4b4c4247u /* "GBLK" */
 /* Changes with the blob's layout, with cpu_launch_t and with cpu_helpers_t. */
-#define CPU_CODE_VERSION 6u
+#define CPU_CODE_VERSION 7u
 
 #define CPU_BARRIERS 16u     /* barriers of a CTA */
 #define CPU_MAX_STRIPS 16u   /* of a group */
@@ -69,7 +69,8 @@ typedef struct {
     uint32_t param_bytes;
     uint32_t local_bytes; /* of a thread */
     uint32_t checked;     /* 1: addresses are checked by the code */
-    uint32_t reserved;
+    uint32_t
+        stack_bytes; /* of local_bytes: what recursion may use; 0: the kernel does not recurse */
 } cpu_code_header_t;
 
 /* How a CTA's threads become strips of W lanes and groups of G strips.
@@ -110,7 +111,9 @@ enum {
     CPU_FAULT_NONE = 0,
     CPU_FAULT_ADDRESS = 700,    /* illegal address */
     CPU_FAULT_ASSERT = 710,     /* device-side assertion */
+    CPU_FAULT_STACK = 714,      /* recursion beyond the stack */
     CPU_FAULT_MISALIGNED = 716, /* misaligned address */
+    CPU_FAULT_PC = 718,         /* a call through what is no function's address */
     CPU_FAULT_TRAP = 719        /* trap, or a CTA whose barriers can never be completed */
 };
 
@@ -127,6 +130,19 @@ typedef struct {
 /* What generated code calls. cpu_helpers() is the table of this library. */
 typedef struct cpu_helpers cpu_helpers_t;
 const cpu_helpers_t *cpu_helpers(void);
+
+/* What kernels may ask of the device that runs them. All are called by the thread that runs the CTA,
+ * several at a time. */
+typedef struct {
+    /* Text of one printf, complete. */
+    void (*print)(void *user, const char *text, size_t bytes);
+    /* A failed assertion's message, one line. */
+    void (*complain)(void *user, const char *line);
+    /* 0: the heap is full. Memory that kernels may touch, aligned to 16. */
+    uint64_t (*allocate)(void *user, uint64_t bytes);
+    /* What is no allocation is left alone. */
+    void (*release)(void *user, uint64_t address);
+} cpu_services_t;
 
 /* Fields that generated code reads are at fixed offsets (CPU_CODE_VERSION). All addresses are host
  * addresses; a generic address is a host address. */
@@ -167,6 +183,9 @@ struct cpu_launch {
     uint32_t
         moved; /* since it was started or resumed, the CTA got past a barrier, or threads ended */
     uint64_t grid_workspace; /* of a cooperative launch: what %envreg1 and 2 name; else 0 */
+    /* per launch */
+    const cpu_services_t *services; /* NULL: nothing is printed, and the heap is empty */
+    void *services_user;
 };
 
 typedef struct {

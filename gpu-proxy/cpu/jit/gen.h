@@ -176,6 +176,7 @@ void gen_load(cpu_gen_t *gen);
 void gen_store(cpu_gen_t *gen);
 void gen_atomic(cpu_gen_t *gen);
 void gen_warp(cpu_gen_t *gen);
+void gen_runtime(cpu_gen_t *gen); /* gen_runtime.c */
 void gen_trap(cpu_gen_t *gen);
 void gen_fence(cpu_gen_t *gen);
 void gen_barrier_arrive(cpu_gen_t *gen);

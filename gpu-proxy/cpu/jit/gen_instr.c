@@ -24,6 +24,7 @@ static kind_t kind_of(const ptx_instr_t *i)
     case PTX_OP_REDUX:
     case PTX_OP_ACTIVEMASK:
     case PTX_OP_ELECT:
+    case PTX_OP_RUNTIME:
         return KIND_EFFECT;
     case PTX_OP_PREFETCH:
     case PTX_OP_PREFETCHU:
@@ -59,6 +60,9 @@ static void effect(cpu_gen_t *gen)
         break;
     case PTX_OP_MEMBAR:
         gen_fence(gen);
+        break;
+    case PTX_OP_RUNTIME:
+        gen_runtime(gen);
         break;
     case PTX_OP_BAR:
         gen_barrier_arrive(gen);
@@ -210,11 +214,18 @@ void gen_fence(cpu_gen_t *gen)
     LLVMBuildFence(gen->b, LLVMAtomicOrderingSequentiallyConsistent, 0, "");
 }
 
+static uint32_t trap_code(const ptx_instr_t *i)
+{
+    return i->mode == PTX_TRAP_PC      ? CPU_FAULT_PC
+           : i->mode == PTX_TRAP_STACK ? CPU_FAULT_STACK
+                                       : CPU_FAULT_TRAP;
+}
+
 void gen_trap(cpu_gen_t *gen)
 {
     type_t params[4] = {gen->ptr, gen->i32, gen->i32, gen->i32};
     type_t type = LLVMFunctionType(gen->i32, params, 4, 0);
-    val_t args[4] = {gen->launch, LLVMConstInt(gen->i32, CPU_FAULT_TRAP, 0), gen_mask_i32(gen),
+    val_t args[4] = {gen->launch, LLVMConstInt(gen->i32, trap_code(gen->i), 0), gen_mask_i32(gen),
                      gen_strip_number(gen, gen->g)};
     val_t st = gen_helper(gen, offsetof(cpu_helpers_t, fault), &type, args, 4);
     val_t always = gen_any(gen, gen->mask == NULL ? LLVMConstInt(gen->i1, 1, 0) : gen->mask);

@@ -359,6 +359,7 @@ const cpu_helpers_t *cpu_helpers(void)
         .atomic = help_atomic,
         .fault = help_fault,
         .nanoseconds = help_nanoseconds,
+        .runtime = cpu_help_runtime,
         .atomic_rare = cpu_help_atomic_rare,
     };
     return &table;

@@ -20,4 +20,8 @@ int32_t cpu_help_async(cpu_launch_t *launch, const void *what, uint32_t mask, ui
 int32_t cpu_help_matrix(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
                         uint8_t *slots);
 
+/* helpers_runtime.c */
+int32_t cpu_help_runtime(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
+                         uint8_t *slots);
+
 #endif

@@ -23,10 +23,11 @@ typedef struct {
 
 typedef struct {
     cpu_shape_t shape;
-    const char *target; /* cpu_target_name */
-    unsigned width;     /* W: 0 = choose; 1 = scalar oracle; 4, 8, 16, 32 */
-    unsigned strips;    /* G: 0 = choose; 1, 2, 4, 8, 16 */
-    bool unchecked;     /* leave address checks out (GABLE_CPU_CHECKS=off) */
+    const char *target;   /* cpu_target_name */
+    unsigned width;       /* W: 0 = choose; 1 = scalar oracle; 4, 8, 16, 32 */
+    unsigned strips;      /* G: 0 = choose; 1, 2, 4, 8, 16 */
+    uint64_t stack_bytes; /* of a thread, for kernels that recurse */
+    bool unchecked;       /* leave address checks out (GABLE_CPU_CHECKS=off) */
 } cpu_jit_options_t;
 
 /* GB_OK if every instruction of every kernel (and of what it calls) is covered; else

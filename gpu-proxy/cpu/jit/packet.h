@@ -36,4 +36,11 @@ bool cpu_atomic_rare(const ptx_instr_t *i, cpu_rare_t *out);
 /* Any covered atomic operation. */
 bool cpu_atomic_covered(const ptx_instr_t *i);
 
+/* ---- the device's runtime: arguments in slots 0 and up, 64 bits each; the result behind them ---- */
+enum { CPU_RUNTIME_RESULT = 8 };
+
+typedef struct {
+    uint32_t which; /* ptx_runtime_t */
+} cpu_runtime_call_t;
+
 #endif

@@ -304,6 +304,7 @@ bool ptx_p_alias(ptx_parser_t *p)
     *alias = *aliasee;
     alias->name = name;
     alias->linkage = linkage;
+    alias->aliased = aliasee->aliased != 0 ? aliasee->aliased : index[1] + 1;
     ptx_shared_use_t *uses = p->shared_uses.data;
     uses[index[0]] = uses[index[1]];
     return true;

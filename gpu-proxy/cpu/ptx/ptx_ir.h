@@ -181,8 +181,23 @@ typedef enum {
     PTX_OP_MBARRIER,
     /* video */
     PTX_OP_VIDEO, /* vadd, vsub, vabsdiff, vmin, vmax, vshl, vshr, vmad, vset and their 2/4 forms */
+    /* never in a text: what lowering makes of calls of the runtime; mode = ptx_runtime_t, one 64-bit
+     * destination, 64-bit sources */
+    PTX_OP_RUNTIME,
     PTX_OP_COUNT
 } ptx_op_t;
+
+/* Functions that no module defines: the device's runtime has them. */
+typedef enum {
+    PTX_RT_NONE = 0,
+    PTX_RT_VPRINTF,    /* format, arguments: generic addresses; gives the number of arguments */
+    PTX_RT_ASSERTFAIL, /* message, file, line, function, character size */
+    PTX_RT_MALLOC,
+    PTX_RT_FREE
+} ptx_runtime_t;
+
+/* Mode of trap: of those that lowering makes, what is wrong. */
+typedef enum { PTX_TRAP_PLAIN = 0, PTX_TRAP_PC, PTX_TRAP_STACK } ptx_trap_mode_t;
 
 typedef enum { PTX_MUL_NONE = 0, PTX_MUL_LO, PTX_MUL_HI, PTX_MUL_WIDE } ptx_mul_mode_t;
 typedef enum {
@@ -605,6 +620,7 @@ typedef struct {
     const uint32_t *callees; /* functions called or whose address is taken, each once */
     bool calls_indirect;
     bool has_barrier; /* a CTA barrier in its own body */
+    uint32_t aliased; /* .alias: index + 1 of the function whose body this is; else 0 */
 } ptx_function_t;
 
 typedef struct ptx_module {
@@ -613,6 +629,7 @@ typedef struct ptx_module {
     uint32_t sm;                   /* 75, 90 */
     uint32_t address_size;         /* 32 or 64; only 64 parses */
     bool debug;
+    uint32_t identity; /* of the text, so that function addresses of two modules differ */
 
     uint32_t var_count;
     const ptx_var_t *vars; /* of every scope */
@@ -658,6 +675,17 @@ void ptx_reg_name(const ptx_function_t *f, uint32_t reg, char *out, size_t size)
 /* Function or variable of module scope by name; PTX_NONE if there is none. O(1). */
 uint32_t ptx_module_function(const ptx_module_t *m, const char *name);
 uint32_t ptx_module_var(const ptx_module_t *m, const char *name);
+
+/* What stands for the address of a function: a number that says which module and which function. Never
+ * 0, never the address of anything. */
+static inline uint64_t ptx_function_code(const ptx_module_t *m, uint32_t index)
+{
+    uint32_t aliased = m->functions[index].aliased;
+    return (uint64_t)m->identity << 24 | ((aliased != 0 ? aliased : index + 1) & 0xffffffu);
+}
+
+/* The runtime's function of that name; PTX_RT_NONE if it has none. */
+ptx_runtime_t ptx_runtime_by_name(const char *name);
 
 /* Offset of a static .shared variable in the kernel's shared memory; the dynamic one gives where
  * the dynamic part begins. UINT64_MAX if the kernel does not use it. */

@@ -186,3 +186,18 @@ void ptx_reg_name(const ptx_function_t *f, uint32_t reg, char *out, size_t size)
     else
         snprintf(out, size, "%s%u", f->regs[reg].name, f->regs[reg].number);
 }
+
+ptx_runtime_t ptx_runtime_by_name(const char *name)
+{
+    static const struct {
+        const char *name;
+        ptx_runtime_t which;
+    } all[] = {{"vprintf", PTX_RT_VPRINTF},
+               {"__assertfail", PTX_RT_ASSERTFAIL},
+               {"malloc", PTX_RT_MALLOC},
+               {"free", PTX_RT_FREE}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(name, all[i].name) == 0)
+            return all[i].which;
+    return PTX_RT_NONE;
+}

@@ -317,6 +317,14 @@ static void release(ptx_parser_t *p)
     ptx_nmap_free(&b->ranged);
 }
 
+static uint32_t identity_of(const char *text)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return (uint32_t)(h >> 32) | 1u << 31;
+}
+
 static gb_status_t parse_text(const char *text, ptx_log_t *log, locale_t c_locale,
                               ptx_module_t **out)
 {
@@ -330,6 +338,7 @@ static gb_status_t parse_text(const char *text, ptx_log_t *log, locale_t c_local
     p->log = log;
     p->store = store;
     p->arena = &store->arena;
+    store->module.identity = identity_of(text);
     ptx_lex_start(&p->lex, text, c_locale);
     parse_module(p);
     gb_status_t status = p->errors ? p->status : GB_OK;

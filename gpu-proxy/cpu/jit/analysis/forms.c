@@ -340,6 +340,7 @@ cpu_form_t cpu_instr_form(const cpu_analysis_t *a, const ptx_instr_t *i)
     switch (i->op) {
     case PTX_OP_ATOM:
     case PTX_OP_SHFL:
+    case PTX_OP_RUNTIME:
         return VARYING;
     case PTX_OP_MATCH:
         return i->mode == PTX_VOTE_ALL ? UNIFORM : VARYING;
@@ -426,6 +427,7 @@ static bool instr_per_strip(const cpu_analysis_t *a, const ptx_instr_t *i)
     case PTX_OP_REDUX:
     case PTX_OP_ACTIVEMASK:
     case PTX_OP_ELECT:
+    case PTX_OP_RUNTIME:
         return true;
     default:
         return i->space == PTX_SPACE_LOCAL;
