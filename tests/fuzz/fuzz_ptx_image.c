@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = NULL;
     size_t length = 0;
-    gb_status_t status = ptx_image_text(data, size, 80, &text, &length);
+    gb_status_t status = ptx_image_text(data, size, 80, 0, &text, &length);
     if (status == GB_OK ? strlen(text) != length : text != NULL)
         abort();
     free(text);

@@ -27,7 +27,7 @@ static int parse(const char *path)
     ptx_log_t sink = {.text = log, .size = sizeof log};
     ptx_module_t *m = NULL;
     char *data = read_file(path, &size);
-    gb_status_t status = ptx_image_text(data, size, 120, &text, &length);
+    gb_status_t status = ptx_image_text(data, size, 120, 0, &text, &length);
     if (status == GB_OK)
         status = ptx_parse(text, length, &sink, &m);
     const char *why = status == GB_OK ? ptx_validate(m) : gb_why();

@@ -1,93 +1,48 @@
 /* Entry points: modules, libraries and kernels. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "common/core/gb_clock.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_library.h"
 #include "gpu-proxy/cpu/driver/cpu_module.h"
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
 
-enum { MAX_OPTIONS = 1024 }; /* more is a mistake */
-
-/* ---- JIT options: the logs, everything else has no meaning here ---- */
-
-static CUresult read_options(unsigned count, const CUjit_option *options, void **values,
-                             cpu_image_log_t *log)
-{
-    *log = (cpu_image_log_t){0};
-    if ((count && (!options || !values)) || count > MAX_OPTIONS)
-        return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < count; i++) {
-        switch (options[i]) {
-        case CU_JIT_ERROR_LOG_BUFFER:
-            log->error = values[i];
-            break;
-        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-            log->error_size = (unsigned)(uintptr_t)values[i];
-            break;
-        case CU_JIT_INFO_LOG_BUFFER:
-            log->info = values[i];
-            break;
-        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-            log->info_size = (unsigned)(uintptr_t)values[i];
-            break;
-        default:
-            if ((int)options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS)
-                return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    if (log->error && log->error_size)
-        log->error[0] = 0;
-    if (log->info && log->info_size)
-        log->info[0] = 0;
-    return CUDA_SUCCESS;
-}
-
-/* Tells how much of the buffers was used, as CUDA does: in place of their sizes. */
-static void write_options(unsigned count, const CUjit_option *options, void **values,
-                          const cpu_image_log_t *log)
-{
-    for (unsigned i = 0; i < count; i++) {
-        if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-            values[i] = (void *)(uintptr_t)(log->error_used ? log->error_used + 1 : 0);
-        else if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
-            values[i] = (void *)(uintptr_t)(log->info_used ? log->info_used + 1 : 0);
-    }
-}
-
 /* ---- modules ---- */
 
-static CUresult load(const void *data, cpu_image_log_t *log, CUmodule *module)
+/* Puts the opened image into the current context; takes over the reference. */
+static CUresult enter_image(cpu_context_t *context, cpu_image_t *image, cpu_image_log_t *log,
+                            CUmodule *module)
 {
-    cpu_context_t *context;
-    cpu_image_t *image;
     cpu_module_t *made;
-    CUresult result = cpu_thread_context(&context);
-    if (result)
-        return result;
-    if (!module || !data)
-        return CUDA_ERROR_INVALID_VALUE;
-    result = cpu_image_open(data, log, &image);
-    if (result)
-        return result;
-    result = cpu_module_open(context, image, log, &made);
+    CUresult result = cpu_module_open(context, image, log, &made);
     cpu_image_put(image);
     if (!result)
         *module = (CUmodule)made->object.handle;
     return result;
 }
 
+static CUresult load(const void *data, cpu_image_log_t *log, CUmodule *module)
+{
+    cpu_context_t *context;
+    cpu_image_t *image;
+    CUresult result = cpu_thread_context(&context);
+    if (result)
+        return result;
+    if (!module || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = cpu_image_open(data, log, &image);
+    return result ? result : enter_image(context, image, log, module);
+}
+
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
                             CUjit_option *options, void **optionValues)
 {
-    cpu_image_log_t log;
-    CUresult result = read_options(numOptions, options, optionValues, &log);
+    cpu_options_t read;
+    CUresult result = cpu_options_read(numOptions, options, optionValues, CPU_OPTIONS_LOAD, &read);
     if (result)
         return result;
-    result = load(image, &log, module);
-    write_options(numOptions, options, optionValues, &log);
+    uint64_t start = gb_now_ns();
+    result = load(image, &read.log, module);
+    read.spent_ns = gb_now_ns() - start;
+    cpu_options_write(numOptions, options, optionValues, &read);
     return result;
 }
 
@@ -101,42 +56,17 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
     return load(fatCubin, NULL, module);
 }
 
-/* A file's bytes with a NUL behind them; the caller frees. */
-static CUresult read_file(const char *name, void **data)
-{
-    FILE *file = fopen(name, "re");
-    if (!file)
-        return errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OPERATING_SYSTEM;
-    CUresult result = CUDA_ERROR_OPERATING_SYSTEM;
-    long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    char *bytes = size >= 0 ? malloc((size_t)size + 16) : NULL;
-    if (bytes && fseek(file, 0, SEEK_SET) == 0 &&
-        fread(bytes, 1, (size_t)size, file) == (size_t)size) {
-        memset(bytes + size, 0, 16);
-        *data = bytes;
-        bytes = NULL;
-        result = CUDA_SUCCESS;
-    }
-    free(bytes);
-    fclose(file);
-    return result;
-}
-
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
     cpu_context_t *context;
-    void *data;
+    cpu_image_t *image;
     CUresult result = cpu_thread_context(&context);
     if (result)
         return result;
     if (!module || !fname)
         return CUDA_ERROR_INVALID_VALUE;
-    result = read_file(fname, &data);
-    if (result)
-        return result;
-    result = load(data, NULL, module);
-    free(data);
-    return result;
+    result = cpu_image_open_file(fname, NULL, &image);
+    return result ? result : enter_image(context, image, NULL, module);
 }
 
 static CUresult enter_module(CUmodule handle, cpu_module_t **module)
@@ -239,19 +169,21 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 /* ---- libraries ---- */
 
-static CUresult load_library(const void *code, unsigned count, const CUjit_option *options,
-                             void **values, CUlibrary *library)
+/* `code` is an image in memory, or NULL for the file. */
+static CUresult load_library(const void *code, const char *file, unsigned count,
+                             const CUjit_option *options, void **values, CUlibrary *library)
 {
-    cpu_image_log_t log;
+    cpu_options_t read;
     cpu_image_t *image;
     cpu_library_t *made;
-    if (!library || !code)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = read_options(count, options, values, &log);
+    CUresult result = cpu_options_read(count, options, values, CPU_OPTIONS_LOAD, &read);
     if (result)
         return result;
-    result = cpu_image_open(code, &log, &image);
-    write_options(count, options, values, &log);
+    uint64_t start = gb_now_ns();
+    result = code ? cpu_image_open(code, &read.log, &image)
+                  : cpu_image_open_file(file, &read.log, &image);
+    read.spent_ns = gb_now_ns() - start;
+    cpu_options_write(count, options, values, &read);
     if (result)
         return result;
     result = cpu_library_open(image, &made);
@@ -261,18 +193,26 @@ static CUresult load_library(const void *code, unsigned count, const CUjit_optio
     return result;
 }
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
-                           void **jitOptionsValues, unsigned int numJitOptions,
-                           CUlibraryOption *libraryOptions, void **libraryOptionValues,
-                           unsigned int numLibraryOptions)
+static CUresult check_library(const void *from, const CUlibrary *library, unsigned count,
+                              const CUlibraryOption *options, void *const *values)
 {
     cpu_context_t *context;
     CUresult result = cpu_thread_peek(&context);
     if (result)
         return result;
-    if (numLibraryOptions && (!libraryOptions || !libraryOptionValues))
-        return CUDA_ERROR_INVALID_VALUE;
-    return load_library(code, numJitOptions, jitOptions, jitOptionsValues, library);
+    return !from || !library || (count && (!options || !values)) ? CUDA_ERROR_INVALID_VALUE
+                                                                 : CUDA_SUCCESS;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+                           void **jitOptionsValues, unsigned int numJitOptions,
+                           CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                           unsigned int numLibraryOptions)
+{
+    CUresult result =
+        check_library(code, library, numLibraryOptions, libraryOptions, libraryOptionValues);
+    return result ? result
+                  : load_library(code, NULL, numJitOptions, jitOptions, jitOptionsValues, library);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
@@ -280,19 +220,11 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
                                CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                unsigned int numLibraryOptions)
 {
-    cpu_context_t *context;
-    void *data;
-    CUresult result = cpu_thread_peek(&context);
-    if (result)
-        return result;
-    if (!fileName || (numLibraryOptions && (!libraryOptions || !libraryOptionValues)))
-        return CUDA_ERROR_INVALID_VALUE;
-    result = read_file(fileName, &data);
-    if (result)
-        return result;
-    result = load_library(data, numJitOptions, jitOptions, jitOptionsValues, library);
-    free(data);
-    return result;
+    CUresult result =
+        check_library(fileName, library, numLibraryOptions, libraryOptions, libraryOptionValues);
+    return result
+               ? result
+               : load_library(NULL, fileName, numJitOptions, jitOptions, jitOptionsValues, library);
 }
 
 static CUresult enter_library(CUlibrary handle, cpu_library_t **library)

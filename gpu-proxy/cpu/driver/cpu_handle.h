@@ -20,6 +20,7 @@ typedef enum {
     CPU_KIND_LIBRARY,
     CPU_KIND_KERNEL,
     CPU_KIND_PHYSICAL, /* cuMemCreate */
+    CPU_KIND_LINK,
 } cpu_kind_t;
 
 /* First member of every such object. */

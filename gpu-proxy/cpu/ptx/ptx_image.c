@@ -78,61 +78,6 @@ static gb_status_t elf_size(const uint8_t *data, size_t *out)
     return GB_OK;
 }
 
-static gb_status_t follow_wrapper(const wrapper_t *wrapper, const void **out)
-{
-    size_t parts = 0;
-    if (wrapper->version >= 2 && wrapper->extra) {
-        while (wrapper->extra[parts])
-            parts++;
-    }
-    /* Data without entries: the parts were never linked. */
-    bool empty = !wrapper->data || (ptx_image_kind(wrapper->data, 4) == PTX_IMAGE_FATBIN &&
-                                    load((const uint8_t *)wrapper->data + 8, 8) == 0);
-    if (!empty) {
-        *out = wrapper->data;
-        return GB_OK;
-    }
-    if (parts == 0)
-        return gb_fail(GB_ERR_INVALID, "image: the fat binary's wrapper is empty");
-    if (parts > 1)
-        return gb_fail(GB_ERR_UNSUPPORTED,
-                       "image: %zu relocatable parts would have to be linked: build without -rdc",
-                       parts);
-    *out = wrapper->extra[0];
-    return GB_OK;
-}
-
-gb_status_t ptx_image_locate(const void *image, ptx_image_t *out)
-{
-    if (!image)
-        return gb_fail(GB_ERR_INVALID, "image: no image");
-    /* A text may be shorter than four bytes: compare byte by byte. */
-    const char wrapper_magic[5] = "\xb1\x43\x62\x46";
-    if (strncmp(image, wrapper_magic, 4) == 0) {
-        wrapper_t wrapper;
-        memcpy(&wrapper, image, sizeof wrapper);
-        gb_status_t status = follow_wrapper(&wrapper, &image);
-        if (status != GB_OK)
-            return status;
-    }
-    ptx_image_t found = {.data = image};
-    if (strncmp(image, "\x50\xed\x55\xba", 4) == 0) {
-        found.kind = PTX_IMAGE_FATBIN;
-        if (__builtin_add_overflow(load((const uint8_t *)image + 8, 8), FATBIN_HEADER, &found.size))
-            return gb_fail(GB_ERR_FORMAT, "image: damaged fat binary: bad size");
-    } else if (strncmp(image, ELFMAG, SELFMAG) == 0) {
-        found.kind = PTX_IMAGE_ELF;
-        gb_status_t status = elf_size(image, &found.size);
-        if (status != GB_OK)
-            return status;
-    } else {
-        found.kind = PTX_IMAGE_TEXT;
-        found.size = strlen(image);
-    }
-    *out = found;
-    return GB_OK;
-}
-
 /* The entry at `at` of a fat binary whose entries end at `end`; *next is behind it. */
 static gb_status_t read_entry(const uint8_t *data, size_t at, size_t end, entry_t *out,
                               size_t *next)
@@ -155,6 +100,65 @@ static gb_status_t read_entry(const uint8_t *data, size_t at, size_t end, entry_
     return GB_OK;
 }
 
+static bool is_wrapper(const void *image)
+{
+    /* A text may be shorter than four bytes: compare byte by byte. */
+    return strncmp(image, "\xb1\x43\x62\x46", 4) == 0;
+}
+
+static bool has_ptx(const void *data)
+{
+    size_t size, at;
+    entry_t entry;
+    if (!data || ptx_image_kind(data, 4) != PTX_IMAGE_FATBIN ||
+        __builtin_add_overflow(load((const uint8_t *)data + 8, 8), FATBIN_HEADER, &size))
+        return data != NULL;
+    for (at = load((const uint8_t *)data + 6, 2); at < size;) {
+        if (read_entry(data, at, size, &entry, &at) != GB_OK || entry.kind == KIND_PTX)
+            return true;
+    }
+    return false;
+}
+
+const void *const *ptx_image_parts(const void *image)
+{
+    wrapper_t wrapper;
+    if (!image || !is_wrapper(image))
+        return NULL;
+    memcpy(&wrapper, image, sizeof wrapper);
+    bool parts = wrapper.version >= 2 && wrapper.extra && wrapper.extra[0];
+    return parts && !has_ptx(wrapper.data) ? wrapper.extra : NULL;
+}
+
+gb_status_t ptx_image_locate(const void *image, ptx_image_t *out)
+{
+    if (!image)
+        return gb_fail(GB_ERR_INVALID, "image: no image");
+    if (is_wrapper(image)) {
+        wrapper_t wrapper;
+        memcpy(&wrapper, image, sizeof wrapper);
+        if (!wrapper.data)
+            return gb_fail(GB_ERR_INVALID, "image: the fat binary's wrapper is empty");
+        image = wrapper.data;
+    }
+    ptx_image_t found = {.data = image};
+    if (strncmp(image, "\x50\xed\x55\xba", 4) == 0) {
+        found.kind = PTX_IMAGE_FATBIN;
+        if (__builtin_add_overflow(load((const uint8_t *)image + 8, 8), FATBIN_HEADER, &found.size))
+            return gb_fail(GB_ERR_FORMAT, "image: damaged fat binary: bad size");
+    } else if (strncmp(image, ELFMAG, SELFMAG) == 0) {
+        found.kind = PTX_IMAGE_ELF;
+        gb_status_t status = elf_size(image, &found.size);
+        if (status != GB_OK)
+            return status;
+    } else {
+        found.kind = PTX_IMAGE_TEXT;
+        found.size = strlen(image);
+    }
+    *out = found;
+    return GB_OK;
+}
+
 /* Is `a` the better choice for a device of capability `sm`? */
 static bool better(const entry_t *a, const entry_t *b, uint32_t sm)
 {
@@ -168,7 +172,33 @@ static bool better(const entry_t *a, const entry_t *b, uint32_t sm)
     return a_fits ? a->sm > b->sm : a->sm < b->sm;
 }
 
-static gb_status_t choose(const uint8_t *data, size_t size, uint32_t sm, entry_t *out)
+/* Goes through the entries with PTX; *out is the best of those that are worse than `limit` (NULL: of
+ * all), of equals the first one in the image. */
+static gb_status_t best_below(const uint8_t *data, uint32_t sm, const entry_t *limit, entry_t *out,
+                              bool *found)
+{
+    size_t at = load(data + 6, 2);
+    size_t end = at + load(data + 8, 8);
+    *found = false;
+    while (at < end) {
+        entry_t entry = {0};
+        gb_status_t status = read_entry(data, at, end, &entry, &at);
+        if (status != GB_OK)
+            return status;
+        if (entry.kind != KIND_PTX)
+            continue;
+        bool later = !limit || better(limit, &entry, sm) ||
+                     (!better(&entry, limit, sm) && entry.bytes > limit->bytes);
+        if (later && (!*found || better(&entry, out, sm))) {
+            *out = entry;
+            *found = true;
+        }
+    }
+    return GB_OK;
+}
+
+static gb_status_t choose(const uint8_t *data, size_t size, uint32_t sm, unsigned rank,
+                          entry_t *out)
 {
     if (size < FATBIN_HEADER)
         return gb_fail(GB_ERR_FORMAT, "image: damaged fat binary: the header is cut");
@@ -176,24 +206,16 @@ static gb_status_t choose(const uint8_t *data, size_t size, uint32_t sm, entry_t
     uint64_t payload = load(data + 8, 8);
     if (at < FATBIN_HEADER || at > size || payload > size - at)
         return gb_fail(GB_ERR_FORMAT, "image: damaged fat binary: shorter than its header says");
-    size_t end = at + payload;
-    bool found = false;
-    entry_t best = {0};
-    while (at < end) {
-        entry_t entry = {0};
-        gb_status_t status = read_entry(data, at, end, &entry, &at);
-        if (status != GB_OK)
-            return status;
-        if (entry.kind == KIND_PTX && (!found || better(&entry, &best, sm))) {
-            best = entry;
-            found = true;
-        }
+    bool found;
+    gb_status_t status = best_below(data, sm, NULL, out, &found);
+    for (unsigned i = 0; status == GB_OK && found && i < rank; i++) {
+        const entry_t limit = *out;
+        status = best_below(data, sm, &limit, out, &found);
     }
-    if (!found)
+    if (status == GB_OK && !found)
         return gb_fail(GB_ERR_NOT_FOUND, "image: no PTX, only code for a GPU: build with -gencode "
                                          "arch=compute_XX,code=compute_XX");
-    *out = best;
-    return GB_OK;
+    return status;
 }
 
 static bool unpack_zstd(const entry_t *entry, char *text, size_t room)
@@ -248,7 +270,8 @@ static gb_status_t unpack(const entry_t *entry, char **text, size_t *length)
     return GB_OK;
 }
 
-gb_status_t ptx_image_text(const void *data, size_t size, uint32_t sm, char **text, size_t *length)
+gb_status_t ptx_image_text(const void *data, size_t size, uint32_t sm, unsigned rank, char **text,
+                           size_t *length)
 {
     entry_t entry = {0};
     gb_status_t status;
@@ -257,9 +280,10 @@ gb_status_t ptx_image_text(const void *data, size_t size, uint32_t sm, char **te
         return gb_fail(GB_ERR_NOT_FOUND, "image: an ELF has no PTX, only code for a GPU: load the "
                                          "PTX or a fat binary that has it");
     case PTX_IMAGE_FATBIN:
-        status = choose(data, size, sm, &entry);
+        status = choose(data, size, sm, rank, &entry);
         return status == GB_OK ? unpack(&entry, text, length) : status;
     default:
-        return copy_text(data, size, text, length);
+        return rank ? gb_fail(GB_ERR_NOT_FOUND, "image: a text is one module")
+                    : copy_text(data, size, text, length);
     }
 }

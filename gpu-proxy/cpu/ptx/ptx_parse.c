@@ -7,15 +7,27 @@
 
 #include "gpu-proxy/cpu/ptx/ptx_parser.h"
 
-static void log_line(ptx_log_t *log, const char *line)
+static void log_text(ptx_log_t *log, const char *text)
 {
+    size_t room = log->size - log->used - 1, length = strlen(text);
+    if (length > room)
+        length = room;
+    memcpy(log->text + log->used, text, length);
+    log->used += length;
+    log->text[log->used] = 0;
+}
+
+void ptx_log_add(ptx_log_t *log, const char *format, ...)
+{
+    char line[512];
+    va_list args;
     if (!log || log->size == 0)
         return;
-    int n = snprintf(log->text + log->used, log->size - log->used, "%s\n", line);
-    if (n > 0) {
-        size_t room = log->size - log->used - 1;
-        log->used += (size_t)n < room ? (size_t)n : room;
-    }
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    log_text(log, line);
+    log_text(log, "\n");
 }
 
 bool ptx_p_fail(ptx_parser_t *p, gb_status_t status, uint32_t line, const char *format, ...)
@@ -33,7 +45,7 @@ bool ptx_p_fail(ptx_parser_t *p, gb_status_t status, uint32_t line, const char *
     if (p->status == GB_ERR_NO_MEMORY)
         return false;
     snprintf(full, sizeof full, "ptx: line %u: %s", line, what);
-    log_line(p->log, full);
+    ptx_log_add(p->log, "%s", full);
     if (p->errors++ == 0) {
         p->status = status;
         snprintf(p->first_error, sizeof p->first_error, "%s", full);
@@ -362,14 +374,14 @@ gb_status_t ptx_parse(const char *text, size_t size, ptx_log_t *log, ptx_module_
     }
     size = strnlen(text, size);
     if (size > PTX_MAX_TEXT) {
-        log_line(log, "ptx: the text is larger than 256 MiB");
+        ptx_log_add(log, "ptx: the text is larger than 256 MiB");
         return gb_fail(GB_ERR_LIMIT, "ptx: the text is larger than 256 MiB");
     }
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     char *copy = malloc(size + 1);
     gb_status_t status;
     if (!copy || !c_locale) {
-        log_line(log, "ptx: out of memory");
+        ptx_log_add(log, "ptx: out of memory");
         status = gb_fail(GB_ERR_NO_MEMORY, "ptx: out of memory");
     } else {
         memcpy(copy, text, size);

@@ -31,6 +31,9 @@ typedef struct {
     size_t used; /* out: bytes written without the NUL */
 } ptx_log_t;
 
+/* Appends a line, cut where the buffer ends. `log` may be NULL. */
+void ptx_log_add(ptx_log_t *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Parses `size` bytes of PTX (a NUL ends the text early). `log` may be NULL. On success the caller
  * owns *out. GB_ERR_FORMAT: the text is wrong; GB_ERR_UNSUPPORTED: right, but of a kind not done
  * here (32-bit addresses, unknown opcode); GB_ERR_LIMIT; GB_ERR_NO_MEMORY. gb_why() has the first

@@ -64,7 +64,7 @@ static void expect_text(const uint8_t *image, size_t size, uint32_t sm, const ch
 {
     char *text = NULL;
     size_t length = 0;
-    gb_status_t status = ptx_image_text(image, size, sm, &text, &length);
+    gb_status_t status = ptx_image_text(image, size, sm, 0, &text, &length);
     if (status != GB_OK)
         fail_msg("%s", gb_why());
     assert_string_equal(text, want);
@@ -76,7 +76,7 @@ static void expect_error(const uint8_t *image, size_t size, gb_status_t want)
 {
     char *text = NULL;
     size_t length = 0;
-    assert_int_equal(ptx_image_text(image, size, 80, &text, &length), want);
+    assert_int_equal(ptx_image_text(image, size, 80, 0, &text, &length), want);
     assert_null(text);
 }
 
@@ -114,6 +114,32 @@ static void test_choice(void **state)
     start(image);
     size = add_entry(image, 1, 76, "bound", ARCH_ONLY);
     expect_text(image, size, 80, "bound");
+}
+
+/* All texts of an image, from the best one on. */
+static void test_ranks(void **state)
+{
+    static const char *const want[] = {"80", "75", "75 again", "50", "90", "100", "90 a"};
+    uint8_t image[8192];
+    char *text = NULL;
+    size_t length, size;
+    (void)state;
+    start(image);
+    add_entry(image, 1, 100, "100", RAW);
+    add_entry(image, 1, 90, "90 a", ARCH_ONLY);
+    add_entry(image, 1, 75, "75", LZ4);
+    add_entry(image, 2, 75, "code", RAW);
+    add_entry(image, 1, 90, "90", ZSTD);
+    add_entry(image, 1, 75, "75 again", RAW);
+    add_entry(image, 1, 50, "50", RAW);
+    size = add_entry(image, 1, 80, "80", RAW);
+    for (unsigned rank = 0; rank < 7; rank++) {
+        assert_int_equal(ptx_image_text(image, size, 80, rank, &text, &length), GB_OK);
+        assert_string_equal(text, want[rank]);
+        free(text);
+    }
+    assert_int_equal(ptx_image_text(image, size, 80, 7, &text, &length), GB_ERR_NOT_FOUND);
+    assert_int_equal(ptx_image_text("text", 4, 80, 1, &text, &length), GB_ERR_NOT_FOUND);
 }
 
 static void test_no_ptx(void **state)
@@ -157,12 +183,22 @@ static void test_wrapper(void **state)
     assert_int_equal(ptx_image_locate(&wrapper, &found), GB_OK);
     assert_ptr_equal(found.data, image);
     assert_int_equal(found.size, size);
-    const void *one[] = {image, NULL}, *two[] = {image, image, NULL};
-    wrapper = (wrapper_t){0x466243B1, 2, empty, one};
-    assert_int_equal(ptx_image_locate(&wrapper, &found), GB_OK);
-    assert_ptr_equal(found.data, image);
-    wrapper.extra = two;
-    assert_int_equal(ptx_image_locate(&wrapper, &found), GB_ERR_UNSUPPORTED);
+    assert_null(ptx_image_parts(&wrapper));
+    /* What nvlink made of two parts: without PTX they are to be linked, with PTX they have been. */
+    const void *two[] = {image, image, NULL}, *none[] = {NULL};
+    wrapper = (wrapper_t){0x466243B1, 2, empty, two};
+    assert_ptr_equal(ptx_image_parts(&wrapper), two);
+    uint8_t code[8192];
+    start(code);
+    add_entry(code, 2, 80, "code", RAW);
+    wrapper.data = code;
+    assert_ptr_equal(ptx_image_parts(&wrapper), two);
+    wrapper.data = image;
+    assert_null(ptx_image_parts(&wrapper));
+    wrapper = (wrapper_t){0x466243B1, 2, empty, none};
+    assert_null(ptx_image_parts(&wrapper));
+    assert_null(ptx_image_parts(".version 7.0"));
+    assert_null(ptx_image_parts(NULL));
     wrapper = (wrapper_t){0x466243B1, 1, NULL, NULL};
     assert_int_equal(ptx_image_locate(&wrapper, &found), GB_ERR_INVALID);
     assert_int_equal(ptx_image_locate(NULL, &found), GB_ERR_INVALID);
@@ -197,7 +233,7 @@ static void test_damage(void **state)
         char *text = NULL;
         size_t length;
         if (n >= 4)
-            assert_int_equal(ptx_image_text(copy, n, 80, &text, &length), GB_ERR_FORMAT);
+            assert_int_equal(ptx_image_text(copy, n, 80, 0, &text, &length), GB_ERR_FORMAT);
         free(copy);
     }
     static const unsigned offsets[] = {6, 8, 16, 16 + 4, 16 + 8, 16 + 16, 16 + 40, 16 + 56};
@@ -209,7 +245,7 @@ static void test_damage(void **state)
             size_t length;
             memcpy(copy, image, size);
             put(copy + offsets[i], lies[k], offsets[i] == 6 ? 2 : offsets[i] == 20 ? 4 : 8);
-            (void)ptx_image_text(copy, size, 80, &text, &length);
+            (void)ptx_image_text(copy, size, 80, 0, &text, &length);
             free(text);
             free(copy);
         }
@@ -220,7 +256,7 @@ static void test_damage(void **state)
         size_t length;
         memcpy(copy, image, size);
         copy[at] ^= 0x40;
-        (void)ptx_image_text(copy, size, 80, &text, &length);
+        (void)ptx_image_text(copy, size, 80, 0, &text, &length);
         free(text);
     }
     free(copy);
@@ -230,8 +266,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_entries), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_no_ptx),  cmocka_unit_test(test_wrapper),
-        cmocka_unit_test(test_text),    cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_no_ptx),
+        cmocka_unit_test(test_wrapper), cmocka_unit_test(test_text),
+        cmocka_unit_test(test_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
