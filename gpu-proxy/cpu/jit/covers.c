@@ -198,6 +198,9 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_ATOM:
     case PTX_OP_RED:
         return cpu_atomic_covered(i);
+    case PTX_OP_CP:
+    case PTX_OP_MBARRIER:
+        return cpu_async_parse(f, i, &(cpu_async_t){0});
     case PTX_OP_REDUX:
         return is_integer(i->type);
     case PTX_OP_BAR:

@@ -25,6 +25,8 @@ static kind_t kind_of(const ptx_instr_t *i)
     case PTX_OP_ACTIVEMASK:
     case PTX_OP_ELECT:
     case PTX_OP_RUNTIME:
+    case PTX_OP_CP:
+    case PTX_OP_MBARRIER:
         return KIND_EFFECT;
     case PTX_OP_PREFETCH:
     case PTX_OP_PREFETCHU:
@@ -54,6 +56,10 @@ static void effect(cpu_gen_t *gen)
     case PTX_OP_ATOM:
     case PTX_OP_RED:
         gen_atomic(gen);
+        break;
+    case PTX_OP_CP:
+    case PTX_OP_MBARRIER:
+        gen_asynchronous(gen);
         break;
     case PTX_OP_TRAP:
         gen_trap(gen);

@@ -67,6 +67,23 @@ static bool fits(const family_t *f, int64_t at, int64_t stride)
     return high - low < stride;
 }
 
+/* Instructions other than st behind which memory may be another. */
+static bool may_store(const ptx_instr_t *i)
+{
+    switch (i->op) {
+    case PTX_OP_ATOM:
+    case PTX_OP_RED:
+    case PTX_OP_MEMBAR:
+    case PTX_OP_CP:
+    case PTX_OP_MBARRIER:
+    case PTX_OP_WMMA:
+    case PTX_OP_STMATRIX:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* The accesses from the present one on that go through the same register in the same way. */
 static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned size, family_t *f)
 {
@@ -90,8 +107,7 @@ static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned si
             }
         }
         /* a copy of spaced elements does not see what is stored later */
-        if (spaced && !load &&
-            (store || i->op == PTX_OP_ATOM || i->op == PTX_OP_RED || i->op == PTX_OP_MEMBAR)) {
+        if (spaced && !load && (store || may_store(i))) {
             break;
         }
         uint32_t reg = a->o->index;

@@ -79,18 +79,17 @@ static int32_t record(cpu_launch_t *l, int32_t code, uint64_t address, cpu_acces
 static void *checked(cpu_launch_t *l, uint64_t address, uint64_t size, uint64_t align,
                      cpu_access_t a, uint32_t strip, unsigned lane)
 {
-    uint32_t tid[3];
-    cpu_thread_of(&l->code->header, l->block, strip, lane, tid);
+    uint32_t tid[3] = {0};
+    if (a.space == PTX_SPACE_LOCAL) { /* nobody else needs to know the thread */
+        cpu_thread_of(&l->code->header, l->block, strip, lane, tid);
+    }
     void *p = resolve(l, address, size, a, tid);
-    if (p == NULL) {
-        record(l, CPU_FAULT_ADDRESS, address, a, tid);
-        return NULL;
+    if (p != NULL && ((uintptr_t)p & (align - 1)) == 0) {
+        return p;
     }
-    if (((uintptr_t)p & (align - 1)) != 0) {
-        record(l, CPU_FAULT_MISALIGNED, address, a, tid);
-        return NULL;
-    }
-    return p;
+    cpu_thread_of(&l->code->header, l->block, strip, lane, tid);
+    record(l, p == NULL ? CPU_FAULT_ADDRESS : CPU_FAULT_MISALIGNED, address, a, tid);
+    return NULL;
 }
 
 void *cpu_lane_pointer(cpu_launch_t *l, uint64_t address, cpu_access_t a, uint32_t strip,
@@ -311,6 +310,18 @@ static uint64_t atomic16(uint16_t *p, uint32_t mode, uint32_t type, uint64_t a, 
     }
 }
 
+uint64_t cpu_atomic_cell(void *cell, uint32_t mode, uint32_t type, uint64_t a, uint64_t b)
+{
+    switch (ptx_type_size((ptx_type_t)type)) {
+    case 2:
+        return atomic16(cell, mode, type, a, b);
+    case 4:
+        return atomic32(cell, mode, type, a, b);
+    default:
+        return atomic64(cell, mode, type, a, b);
+    }
+}
+
 static int32_t help_atomic(cpu_launch_t *l, const uint64_t *addresses, uint32_t mask,
                            uint32_t access, uint32_t strip, uint32_t what, const uint64_t *a,
                            const uint64_t *b, uint64_t *old)
@@ -323,13 +334,7 @@ static int32_t help_atomic(cpu_launch_t *l, const uint64_t *addresses, uint32_t 
         if (p == NULL) {
             return CPU_STATE_FAULT;
         }
-        if (acc.bytes == 4) {
-            old[lane] = atomic32(p, mode, type, a[lane], b[lane]);
-        } else if (acc.bytes == 8) {
-            old[lane] = atomic64(p, mode, type, a[lane], b[lane]);
-        } else {
-            old[lane] = atomic16(p, mode, type, a[lane], b[lane]);
-        }
+        old[lane] = cpu_atomic_cell(p, mode, type, a[lane], b[lane]);
     }
     return 0;
 }
@@ -361,6 +366,7 @@ const cpu_helpers_t *cpu_helpers(void)
         .nanoseconds = help_nanoseconds,
         .runtime = cpu_help_runtime,
         .atomic_rare = cpu_help_atomic_rare,
+        .async = cpu_help_async,
     };
     return &table;
 }

@@ -27,8 +27,9 @@ static uint16_t combine16(uint32_t mode, bool bf16, uint16_t old, uint16_t v)
                 : cpu_to_f16(combine(mode, cpu_from_f16(old), cpu_from_f16(v)));
 }
 
-static uint16_t half_atomic(uint16_t *p, uint32_t mode, bool bf16, uint16_t v)
+uint16_t cpu_atomic_half(void *cell, uint32_t mode, bool bf16, uint16_t v)
 {
+    uint16_t *p = cell;
     uint16_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(p, &old, combine16(mode, bf16, old, v), true,
                                         __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
@@ -106,7 +107,7 @@ static void do_lane(const cpu_rare_t *w, uint8_t *p, uint8_t *slots, unsigned la
         void *old = cpu_packet_slot(slots, CPU_RARE_OLD + n);
         if (w->type == PTX_F16 || w->type == PTX_BF16) {
             uint16_t *at = (uint16_t *)(void *)p + n;
-            ((uint16_t *)old)[lane] = half_atomic(at, w->mode, bf16, ((uint16_t *)a)[lane]);
+            ((uint16_t *)old)[lane] = cpu_atomic_half(at, w->mode, bf16, ((uint16_t *)a)[lane]);
         } else {
             uint32_t *at = (uint32_t *)(void *)p + n, v = ((uint32_t *)a)[lane];
             ((uint32_t *)old)[lane] =

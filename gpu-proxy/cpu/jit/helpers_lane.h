@@ -12,6 +12,11 @@ void *cpu_lane_pointer(cpu_launch_t *launch, uint64_t address, cpu_access_t acce
 void *cpu_lane_stretch(cpu_launch_t *launch, uint64_t address, uint64_t bytes, uint64_t align,
                        unsigned space, bool write, uint32_t strip, unsigned lane);
 
+/* One atomic operation on a cell of 2, 4 or 8 bytes; gives the old value. */
+uint64_t cpu_atomic_cell(void *cell, uint32_t mode, uint32_t type, uint64_t a, uint64_t b);
+/* The same on an f16 (bf16): add, min, max. */
+uint16_t cpu_atomic_half(void *cell, uint32_t mode, bool bf16, uint16_t v);
+
 /* helpers_atomic.c, helpers_async.c, helpers_mma.c */
 int32_t cpu_help_atomic_rare(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
                              uint8_t *slots);

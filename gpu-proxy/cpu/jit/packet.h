@@ -43,4 +43,52 @@ typedef struct {
     uint32_t which; /* ptx_runtime_t */
 } cpu_runtime_call_t;
 
+/* ---- asynchronous copies and mbarriers. Copies are done when they are issued: commit and wait have
+ * nothing to do. Slots: see cpu_async_slot_t. ---- */
+typedef enum {
+    CPU_ASYNC_NOTHING = 0, /* no code: commit, wait, prefetch */
+    CPU_ASYNC_COPY,        /* cp.async: each lane `bytes` */
+    CPU_ASYNC_BULK,        /* cp.async.bulk: each lane as many as slot SIZE says */
+    CPU_ASYNC_REDUCE,      /* cp.reduce.async.bulk: `mode` on elements of `type` */
+    CPU_MBARRIER_INIT,
+    CPU_MBARRIER_INVAL,
+    CPU_MBARRIER_ARRIVE, /* flag DROP: arrive_drop; EXPECT: slot SIZE has a transaction count */
+    CPU_MBARRIER_EXPECT,
+    CPU_MBARRIER_COMPLETE,
+    CPU_MBARRIER_TEST, /* flag PARITY: slot SIZE has a phase's parity, else slot STATE a state */
+    CPU_MBARRIER_PENDING
+} cpu_async_op_t;
+
+typedef enum {
+    CPU_ASYNC_SLOT_A = 0,  /* destination, or the mbarrier */
+    CPU_ASYNC_SLOT_B,      /* source */
+    CPU_ASYNC_SLOT_SIZE,   /* 32 bits: source size, count, parity */
+    CPU_ASYNC_SLOT_IGNORE, /* predicate */
+    CPU_ASYNC_SLOT_BARRIER,
+    CPU_ASYNC_SLOT_STATE, /* 64 bits: given or to be tested */
+    CPU_ASYNC_SLOT_RESULT /* predicate, 32 bits */
+} cpu_async_slot_t;
+
+enum {
+    CPU_ASYNC_HAS_SIZE = 1,
+    CPU_ASYNC_HAS_IGNORE = 2,
+    CPU_ASYNC_HAS_BARRIER = 4,
+    CPU_ASYNC_DROP = 8,
+    CPU_ASYNC_EXPECT = 16,
+    CPU_ASYNC_PARITY = 32
+};
+
+typedef struct {
+    uint32_t op;           /* cpu_async_op_t */
+    uint32_t to, from;     /* ptx_space_t of A and B */
+    uint32_t bytes, flags; /* CPU_ASYNC_HAS_... */
+    uint32_t mode, type;
+} cpu_async_t;
+
+/* Describes a cp or mbarrier instruction; false: not covered. */
+bool cpu_async_parse(const ptx_function_t *f, const ptx_instr_t *i, cpu_async_t *out);
+
+/* Is `word` one of the mnemonic's dot words? */
+bool cpu_has_word(const ptx_instr_t *i, const char *word);
+
 #endif

@@ -487,7 +487,8 @@ static bool negate(ptx_parser_t *p, const ptx_reading_t *r, ptx_operand_t *o)
 static bool read_operand(ptx_parser_t *p, ptx_reading_t *r)
 {
     ptx_operand_t o;
-    if (r->shape == 'x' || (r->shape == '*' && ptx_lex_is(&p->lex, '[') && r->in.op == PTX_OP_CP))
+    bool tensor = r->in.op == PTX_OP_CP && strstr(r->in.mnemonic, ".tensor") != NULL;
+    if (r->shape == 'x' || (tensor && ptx_lex_is(&p->lex, '[')))
         return object_list(p, r);
     if (r->shape == 'a')
         return address(p, r, &o) && ptx_p_push(p, r, &o);

@@ -341,6 +341,11 @@ cpu_form_t cpu_instr_form(const cpu_analysis_t *a, const ptx_instr_t *i)
     case PTX_OP_ATOM:
     case PTX_OP_SHFL:
     case PTX_OP_RUNTIME:
+    case PTX_OP_MBARRIER:
+    case PTX_OP_WMMA:
+    case PTX_OP_MMA:
+    case PTX_OP_LDMATRIX:
+    case PTX_OP_MOVMATRIX:
         return VARYING;
     case PTX_OP_MATCH:
         return i->mode == PTX_VOTE_ALL ? UNIFORM : VARYING;
@@ -428,6 +433,11 @@ static bool instr_per_strip(const cpu_analysis_t *a, const ptx_instr_t *i)
     case PTX_OP_ACTIVEMASK:
     case PTX_OP_ELECT:
     case PTX_OP_RUNTIME:
+    case PTX_OP_MBARRIER:
+    case PTX_OP_WMMA:
+    case PTX_OP_MMA:
+    case PTX_OP_LDMATRIX:
+    case PTX_OP_MOVMATRIX:
         return true;
     default:
         return i->space == PTX_SPACE_LOCAL;

@@ -67,6 +67,11 @@ bool cpu_instr_needs_warp(const ptx_instr_t *i)
     case PTX_OP_REDUX:
     case PTX_OP_ACTIVEMASK:
     case PTX_OP_ELECT:
+    case PTX_OP_WMMA:
+    case PTX_OP_MMA:
+    case PTX_OP_LDMATRIX:
+    case PTX_OP_STMATRIX:
+    case PTX_OP_MOVMATRIX:
         return true;
     case PTX_OP_BAR: /* counts are in warps */
         return i->mode == PTX_BAR_ARRIVE || i->src_count > (i->mode == PTX_BAR_RED ? 2 : 1);
