@@ -1,5 +1,6 @@
 /* Which instructions the code generator covers: known when a module is loaded, without LLVM. */
 #include "gpu-proxy/cpu/jit/gaps.h"
+#include "gpu-proxy/cpu/jit/matrix.h"
 #include "gpu-proxy/cpu/jit/packet.h"
 
 #include <stdarg.h>
@@ -201,6 +202,12 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_CP:
     case PTX_OP_MBARRIER:
         return cpu_async_parse(f, i, &(cpu_async_t){0});
+    case PTX_OP_WMMA:
+    case PTX_OP_MMA:
+    case PTX_OP_LDMATRIX:
+    case PTX_OP_STMATRIX:
+    case PTX_OP_MOVMATRIX:
+        return cpu_matrix_parse(f, i, &(cpu_matrix_t){0});
     case PTX_OP_REDUX:
         return is_integer(i->type);
     case PTX_OP_BAR:

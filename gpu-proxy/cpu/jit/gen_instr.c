@@ -27,6 +27,11 @@ static kind_t kind_of(const ptx_instr_t *i)
     case PTX_OP_RUNTIME:
     case PTX_OP_CP:
     case PTX_OP_MBARRIER:
+    case PTX_OP_WMMA:
+    case PTX_OP_MMA:
+    case PTX_OP_LDMATRIX:
+    case PTX_OP_STMATRIX:
+    case PTX_OP_MOVMATRIX:
         return KIND_EFFECT;
     case PTX_OP_PREFETCH:
     case PTX_OP_PREFETCHU:
@@ -60,6 +65,13 @@ static void effect(cpu_gen_t *gen)
     case PTX_OP_CP:
     case PTX_OP_MBARRIER:
         gen_asynchronous(gen);
+        break;
+    case PTX_OP_WMMA:
+    case PTX_OP_MMA:
+    case PTX_OP_LDMATRIX:
+    case PTX_OP_STMATRIX:
+    case PTX_OP_MOVMATRIX:
+        gen_matrix(gen);
         break;
     case PTX_OP_TRAP:
         gen_trap(gen);

@@ -367,6 +367,7 @@ const cpu_helpers_t *cpu_helpers(void)
         .runtime = cpu_help_runtime,
         .atomic_rare = cpu_help_atomic_rare,
         .async = cpu_help_async,
+        .matrix = cpu_help_matrix,
     };
     return &table;
 }

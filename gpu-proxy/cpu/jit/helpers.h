@@ -106,6 +106,8 @@ struct cpu_helpers {
                        uint8_t *slots);
     int32_t (*async)(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
                      uint8_t *slots);
+    int32_t (*matrix)(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
+                      uint8_t *slots);
 };
 
 /* Coordinates of a lane's thread, and whether there is such a thread. */
