@@ -9,12 +9,18 @@ struct shape {
 struct square : shape {
     float a;
     __device__ square(float x) : a(x) {}
-    __device__ float area() const override { return a * a; }
+    __device__ float area() const override
+    {
+        return a * a;
+    }
 };
 struct circle : shape {
     float r;
     __device__ circle(float x) : r(x) {}
-    __device__ float area() const override { return 3 * r * r; }
+    __device__ float area() const override
+    {
+        return 3 * r * r;
+    }
 };
 
 __device__ __noinline__ int fibonacci(int n)

@@ -53,12 +53,14 @@ static unsigned host_bits(unsigned t)
         add |= (((i >> 8 * k) + 1) & 255) << 8 * k;
     unsigned funnel = (i + 1) << 7 | i >> 25;
     int d = (int)i - 5;
-    unsigned sad = (i == 0x80000000u + 4 ? 0 : (unsigned)(d < 0 && (int)i < 5 ? -(long long)d
-                                                          : (long long)(int)i - 5)) + 1;
+    unsigned sad = (i == 0x80000000u + 4
+                        ? 0
+                        : (unsigned)(d < 0 && (int)i < 5 ? -(long long)d : (long long)(int)i - 5)) +
+                   1;
     if ((int)i < 5)
         sad = (unsigned)(5ll - (int)i) + 1;
-    return __builtin_popcount(i) + (i ? __builtin_clz(i) : 32) + __builtin_ffs((int)i) +
-           (r >> 20) + perm % 97 + funnel % 89 + add % 83 + sad % 79 +
+    return __builtin_popcount(i) + (i ? __builtin_clz(i) : 32) + __builtin_ffs((int)i) + (r >> 20) +
+           perm % 97 + funnel % 89 + add % 83 + sad % 79 +
            (unsigned)((unsigned long long)i * i >> 32);
 }
 

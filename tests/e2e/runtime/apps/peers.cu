@@ -2,8 +2,14 @@
 // than that one cannot be its own peer.
 #include "check.h"
 
-__global__ void fill(int *x, int v) { x[threadIdx.x] = v + threadIdx.x; }
-__global__ void add(int *x, const int *y) { x[threadIdx.x] += y[threadIdx.x]; }
+__global__ void fill(int *x, int v)
+{
+    x[threadIdx.x] = v + threadIdx.x;
+}
+__global__ void add(int *x, const int *y)
+{
+    x[threadIdx.x] += y[threadIdx.x];
+}
 
 int main()
 {

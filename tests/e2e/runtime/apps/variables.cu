@@ -26,8 +26,14 @@ __global__ void add_up()
 }
 
 typedef float (*unary_t)(float);
-__device__ float twice(float x) { return 2 * x; }
-__device__ float square(float x) { return x * x; }
+__device__ float twice(float x)
+{
+    return 2 * x;
+}
+__device__ float square(float x)
+{
+    return x * x;
+}
 __device__ unary_t table[2] = {twice, square};
 
 __global__ void apply(float *x, int which)
