@@ -188,6 +188,7 @@ static gb_status_t read_grant(const Gable__V1__Grant *from, px_grant_t *out)
     out->device_count = (int)from->n_devices;
     out->memory = from->memory_bytes;
     snprintf(out->holder, sizeof out->holder, "%s", from->client);
+    snprintf(out->tenant, sizeof out->tenant, "%s", from->owner);
     return GB_OK;
 }
 

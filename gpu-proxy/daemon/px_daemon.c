@@ -161,6 +161,7 @@ static void fill_boot(px_boot_t *boot, const px_daemon_t *d, const px_grant_t *g
     for (int i = 0; i < grant->device_count; i++)
         boot->devices[i] = grant->devices[i];
     snprintf(boot->peer, sizeof boot->peer, "%s", peer);
+    snprintf(boot->tenant, sizeof boot->tenant, "%s", grant->tenant);
 }
 
 /* Starts the process, answers the client, hands the connection over. */

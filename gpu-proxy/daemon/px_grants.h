@@ -21,6 +21,7 @@ typedef struct {
     uint64_t memory;         /* bytes on each device; 0 = no quota */
     uint64_t expires_ms;     /* gb_wall_ms(); 0 = never */
     char holder[PX_HOLDER];  /* whose lease it is, for lists */
+    char tenant[PX_HOLDER];  /* the name that was authenticated; "" if none was */
 } px_grant_t;
 
 typedef struct px_grants px_grants_t;

@@ -22,6 +22,7 @@
 #include "gpu-proxy/session/px_confine.h"
 #include "gpu-proxy/session/px_probe.h"
 #include "gpu-proxy/session/px_session.h"
+#include "gpu-proxy/session/px_tenant.h"
 
 enum { HANDSHAKE_SECONDS = 5, GRACE_MS = 1000 };
 
@@ -150,7 +151,9 @@ static gb_status_t serve(const options_t *o)
         return st;
     gb_link_set_silence(link, boot.timeout_ms);
     client = gb_link_fd(link);
-    st = start_watcher(&client);
+    st = px_tenant_cache(boot.tenant);
+    if (st == GB_OK)
+        st = start_watcher(&client);
     if (st == GB_OK)
         st = open_driver(o->driver, &driver);
     if (st != GB_OK)

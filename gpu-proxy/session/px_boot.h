@@ -14,7 +14,7 @@
 #include "common/crypto/gb_crypto.h"
 #include "common/link/gb_preamble.h"
 
-enum { PX_BOOT_FD = 3, PX_BOOT_VERSION = 1, PX_BOOT_DEVICES = 64 };
+enum { PX_BOOT_FD = 3, PX_BOOT_VERSION = 2, PX_BOOT_DEVICES = 64 };
 
 typedef struct {
     uint32_t version;
@@ -25,7 +25,8 @@ typedef struct {
     uint64_t expires_ms;   /* of the lease; informative, the daemon enforces it */
     int32_t device_count;  /* 0: all */
     int32_t devices[PX_BOOT_DEVICES];
-    char peer[96]; /* for logs */
+    char peer[96];   /* for logs */
+    char tenant[96]; /* who the lease belongs to; "" if nobody is authenticated */
 } px_boot_t;
 
 typedef struct {

@@ -53,6 +53,7 @@ static gb_status_t fill_grant(const ps_lease_t *lease, const ps_part_t *part, gb
     out->devices = (uint32_t *)part->devices;
     out->memory_bytes = lease->memory;
     out->client = (char *)lease->client;
+    out->owner = (char *)lease->owner;
     return GB_OK;
 }
 

@@ -35,6 +35,13 @@ gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link)
             config->used(config->used_arg, number);
             reply(link, "m", 1);
             break;
+        case 'k': { /* where are its kernels cached? */
+            char text[256] = "";
+            const char *set = getenv("GABLE_CPU_CACHE");
+            strncpy(text, set ? set : "", sizeof text - 1);
+            reply(link, text, sizeof text);
+            break;
+        }
         case 'h': /* a kernel that never ends */
             for (;;)
                 pause();

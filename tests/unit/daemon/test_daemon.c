@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/link/gb_link.h"
@@ -33,6 +35,7 @@ typedef struct {
     gb_endpoint_t local;
 } proxy_t;
 
+static char cache[] = "/tmp/gable-cache-XXXXXX"; /* the proxy's GABLE_CPU_CACHE */
 static const gb_key_t KEY = {{9, 8, 7, 6, 5, 4, 3, 2, 1}};
 
 static uint64_t in_seconds(double seconds)
@@ -404,6 +407,46 @@ static void the_session_limit_holds(void **state)
     wait_sessions(p, 0, 5);
 }
 
+/* Where the session of that lease caches kernels. */
+static void ask_cache(const proxy_t *p, uint64_t lease, char out[256])
+{
+    gb_link_t *link = NULL;
+    assert_int_equal(dial_as(&p->local, lease, &KEY, lease, &link), GB_OK);
+    assert_int_equal(gb_link_send(link, "k", 1), GB_OK);
+    assert_int_equal(gb_link_recv(link, out, 256, in_seconds(10)), GB_OK);
+    gb_link_close(link);
+}
+
+/* Kernels are native code: what one tenant leaves must not run in another's session. */
+static void every_tenant_has_a_cache_of_its_own(void **state)
+{
+    proxy_t *p = *state;
+    static const char *const tenants[] = {"anna", "bert", "anna", "../../etc", ""};
+    char where[5][256], expected[256];
+    struct stat info;
+    for (int i = 0; i < 5; i++) {
+        px_grant_t grant = {.lease = 7000 + (uint64_t)i, .key = KEY};
+        snprintf(grant.tenant, sizeof grant.tenant, "%s", tenants[i]);
+        assert_int_equal(px_grants_add(p->grants, &grant), GB_OK);
+        ask_cache(p, grant.lease, where[i]);
+        wait_sessions(p, 0, 5);
+        snprintf(expected, sizeof expected, "%s/tenant-", cache);
+        assert_memory_equal(where[i], expected, strlen(expected));
+        assert_null(strchr(where[i] + strlen(expected), '/'));
+        assert_int_equal(stat(where[i], &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0700);
+    }
+    assert_string_equal(where[0], where[2]);
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < i; k++)
+            if (!(i == 2 && k == 0))
+                assert_string_not_equal(where[i], where[k]);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(px_grants_revoke(p->grants, 7000 + (uint64_t)i), GB_OK);
+        (void)rmdir(where[i]);
+    }
+}
+
 static void sessions_end_with_the_daemon(void **state)
 {
     void *own;
@@ -417,6 +460,21 @@ static void sessions_end_with_the_daemon(void **state)
     assert_int_equal(proxy_stop(&own), 0);
     assert_int_equal(kill(pid, 0), -1);
     gb_link_close(link);
+}
+
+/* What the sessions' drivers may have left of tenants' folders. */
+static void remove_cache(void)
+{
+    char path[512];
+    DIR *dir = opendir(cache);
+    for (struct dirent *item = dir ? readdir(dir) : NULL; item; item = readdir(dir)) {
+        snprintf(path, sizeof path, "%s/%s", cache, item->d_name);
+        if (item->d_name[0] != '.')
+            (void)rmdir(path);
+    }
+    if (dir)
+        closedir(dir);
+    (void)rmdir(cache);
 }
 
 static void block_signals(void)
@@ -443,9 +501,14 @@ int main(void)
         cmocka_unit_test(garbage_and_slow_clients),
         cmocka_unit_test(a_recorded_preamble_is_worth_nothing),
         cmocka_unit_test(the_session_limit_holds),
+        cmocka_unit_test(every_tenant_has_a_cache_of_its_own),
         cmocka_unit_test(sessions_end_with_the_daemon),
     };
     block_signals(); /* before the first thread */
     setenv("GABLE_HOME", GABLE_BUILD_DIR "/tests/fake-home", 1);
-    return cmocka_run_group_tests_name("daemon", tests, proxy_start, proxy_stop);
+    if (!mkdtemp(cache) || setenv("GABLE_CPU_CACHE", cache, 1))
+        return 1;
+    int failed = cmocka_run_group_tests_name("daemon", tests, proxy_start, proxy_stop);
+    remove_cache();
+    return failed;
 }

@@ -1,0 +1,15 @@
+/* px_tenant.h - what a session keeps apart from those of other tenants on disk.
+ *
+ * Compiled kernels are native code: whoever could leave one for somebody else would run in their
+ * session. So every tenant (the name in the certificate that the lease was given to) has a cache of
+ * kernels of its own, in a folder "tenant-..." of the proxy's. */
+#ifndef PX_TENANT_H
+#define PX_TENANT_H
+
+#include "common/core/gb_status.h"
+
+/* Makes the tenant's folder and sets GABLE_CPU_CACHE to it; to be called before the driver is opened.
+ * With "off" there, or where no folder can be made, nothing is cached. */
+gb_status_t px_tenant_cache(const char *tenant);
+
+#endif
