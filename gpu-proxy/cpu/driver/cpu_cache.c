@@ -11,12 +11,15 @@
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
+#include "common/core/gb_opt.h"
 #include "common/core/gb_path.h"
 #include "gpu-proxy/cpu/driver/cpu_sha.h"
 
 #define MAGIC 0x454b4247u /* "GBKE" */
 #define VERSION 1u
 #define SUFFIX ".kernel"
+
+enum { ENTRY_MOST = 256 << 20 }; /* bytes: no kernel is larger */
 
 typedef struct {
     uint32_t magic, version;
@@ -99,7 +102,8 @@ static void *read_entry(int file, const cpu_cache_key_t *key, size_t *bytes)
     struct stat info;
     uint8_t digest[32];
     if (fstat(file, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid() ||
-        (info.st_mode & 022) || !read_all(file, &header, sizeof(header)))
+        (info.st_mode & 022) || info.st_nlink != 1 || info.st_size > ENTRY_MOST ||
+        !read_all(file, &header, sizeof(header)))
         return NULL;
     if (header.magic != MAGIC || header.version != VERSION ||
         memcmp(&header.key, key, sizeof(*key)) ||
@@ -126,7 +130,8 @@ gb_status_t cpu_cache_read(const cpu_cache_key_t *key, void **blob, size_t *byte
     if (open_folder(&folder) != GB_OK)
         return GB_ERR_NOT_FOUND;
     entry_name(key, name);
-    int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    /* Not waiting: somebody may have put a pipe there. */
+    int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     close(folder);
     if (file < 0)
         return GB_ERR_NOT_FOUND;
@@ -186,10 +191,23 @@ static listed_t *list_entries(int folder, size_t *count, uint64_t *total)
     return list;
 }
 
+/* Bytes that the folder may hold. */
+static uint64_t limit_of(void)
+{
+    const char *text = getenv("GABLE_CPU_CACHE_BYTES");
+    int64_t bytes;
+    if (!text || !*text)
+        return (uint64_t)CPU_CACHE_LIMIT_MIB << 20;
+    if (gb_parse_int(text, &bytes) == GB_OK && bytes >= 0)
+        return (uint64_t)bytes;
+    gb_log(GB_LOG_WARN, "GABLE_CPU_CACHE_BYTES is '%.40s': use a size such as 64M", text);
+    return (uint64_t)CPU_CACHE_LIMIT_MIB << 20;
+}
+
 /* Beyond the limit the oldest go until a quarter is free. */
 static void bound(int folder)
 {
-    const uint64_t limit = (uint64_t)CPU_CACHE_LIMIT_MIB << 20;
+    const uint64_t limit = limit_of();
     uint64_t total;
     size_t count;
     listed_t *list = list_entries(folder, &count, &total);
@@ -201,6 +219,15 @@ static void bound(int folder)
         }
     }
     free(list);
+}
+
+/* Whatever has the name goes, be it an empty folder. */
+static int put_in_place(int folder, const char *aside, const char *name)
+{
+    if (renameat(folder, aside, folder, name) == 0)
+        return 1;
+    return errno == EISDIR && unlinkat(folder, name, AT_REMOVEDIR) == 0 &&
+           renameat(folder, aside, folder, name) == 0;
 }
 
 void cpu_cache_write(const cpu_cache_key_t *key, const void *blob, size_t bytes)
@@ -217,7 +244,7 @@ void cpu_cache_write(const cpu_cache_key_t *key, const void *blob, size_t bytes)
     int file = openat(folder, aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file >= 0) {
         int good = write_all(file, &header, sizeof(header)) && write_all(file, blob, bytes);
-        if (close(file) || !good || renameat(folder, aside, folder, name))
+        if (close(file) || !good || !put_in_place(folder, aside, name))
             unlinkat(folder, aside, 0);
         bound(folder);
     }

@@ -64,7 +64,7 @@ static int usable_cores(void)
 
 static CUresult read_config(cpu_config_t *config)
 {
-    int64_t threads = usable_cores(), devices = 1, width = 0, memory = 0;
+    int64_t threads = usable_cores(), devices = 1, width = 0, memory = 0, code = CPU_CODE_BYTES;
     CUresult result =
         read_number("GABLE_CPU_THREADS", 1, 1024, "a number from 1 to 1024", &threads);
     if (!result)
@@ -75,6 +75,9 @@ static CUresult read_config(cpu_config_t *config)
     if (!result)
         result = read_number("GABLE_CPU_MEMORY", 1 << 20, (int64_t)1 << 44,
                              "a size of at least 1M, such as 4G", &memory);
+    if (!result)
+        result =
+            read_number("GABLE_CPU_CODE_BYTES", 0, (int64_t)1 << 44, "a size, such as 64M", &code);
     if (!result && width && width != 1 && width != 4 && width != 8 && width != 16 && width != 32)
         result = bad_setting("GABLE_CPU_WIDTH", getenv("GABLE_CPU_WIDTH"), "1, 4, 8, 16 or 32");
     if (result)
@@ -82,6 +85,7 @@ static CUresult read_config(cpu_config_t *config)
     config->threads = (int)threads;
     config->devices = (int)devices;
     config->width = (unsigned)width;
+    config->code_bytes = (uint64_t)code;
     config->memory = memory ? (uint64_t)memory : machine_memory() / 2 / (uint64_t)devices;
     config->memory &= ~(uint64_t)0xffff;
     const char *text = getenv("GABLE_CPU_SPEED");

@@ -22,10 +22,13 @@ enum { CPU_MAX_DEVICES = 16 };
 
 typedef struct cpu_context cpu_context_t;
 
+enum { CPU_CODE_BYTES = 256 << 20 }; /* of compiled code in memory, if nothing else is set */
+
 typedef struct {
     int threads;
-    int devices;     /* in the machine, before CUDA_VISIBLE_DEVICES */
-    uint64_t memory; /* bytes per device */
+    int devices;         /* in the machine, before CUDA_VISIBLE_DEVICES */
+    uint64_t memory;     /* bytes per device */
+    uint64_t code_bytes; /* of compiled code in memory */
     double speed;
     unsigned width;
     const char *target;

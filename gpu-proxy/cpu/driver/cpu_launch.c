@@ -12,7 +12,7 @@
 typedef struct {
     cpu_op_t op;
     cpu_function_t *function; /* referenced */
-    const cpu_variant_t *variant;
+    cpu_variant_t *variant;   /* held */
     uint32_t grid[3], block[3];
     uint32_t dynamic_shared;
     uint64_t id;
@@ -173,6 +173,7 @@ static void release(cpu_op_t *op)
     cpu_residents_close(&launch->residents);
     if (launch->workspace)
         cpu_memory_free(CPU_MEMORY_GLOBAL, launch->workspace);
+    cpu_variant_put(launch->variant);
     cpu_object_put(&launch->function->object);
     free(launch);
 }
@@ -299,7 +300,7 @@ static CUresult make_workspace(const cpu_context_t *context, uint64_t *workspace
 CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
                     const cpu_shape_of_launch_t *shape, void **params, void **extra)
 {
-    const cpu_variant_t *variant;
+    cpu_variant_t *variant;
     if (stream->context != function->module->context)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult result = check_shape(function, shape);
@@ -308,20 +309,16 @@ CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
     if (result)
         return result;
     launch_op_t *op = aligned_alloc(64, launch_bytes(function));
-    if (!op)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = take_params(function, params, extra, op->params);
+    result = op ? take_params(function, params, extra, op->params) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!result) {
+        op->workspace = 0;
+        if (shape->cooperative)
+            result = make_workspace(stream->context, &op->workspace);
+    }
     if (result) {
+        cpu_variant_put(variant);
         free(op);
         return result;
-    }
-    op->workspace = 0;
-    if (shape->cooperative) {
-        result = make_workspace(stream->context, &op->workspace);
-        if (result) {
-            free(op);
-            return result;
-        }
     }
     cpu_object_ref(&function->object);
     op->function = function;
@@ -333,6 +330,7 @@ CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
     cpu_residents_init(&op->residents, scratch_bytes(&need),
                        (uint32_t)(cpu_sched_seats() * CPU_BLOCKS_OF_CORE));
     op->id = atomic_fetch_add_explicit(&launch_ids, 1, memory_order_relaxed) + 1;
+    atomic_store_explicit(&variant->used, op->id + 1, memory_order_relaxed);
     cpu_guard_install(false);
     cpu_console_flush(&stream->context->console);
     uint64_t ctas = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/core/gb_log.h"
+#include "gpu-proxy/cpu/driver/cpu_code_cache.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 
 static void destroy_module(cpu_object_t *object)
@@ -23,14 +24,7 @@ static void destroy_module(cpu_object_t *object)
 static void destroy_function(cpu_object_t *object)
 {
     cpu_function_t *function = (cpu_function_t *)object;
-    cpu_variant_t *variant = atomic_load(&function->variants);
-    while (variant) {
-        cpu_variant_t *next = variant->next;
-        cpu_code_free(variant->code);
-        free(variant->globals);
-        free(variant);
-        variant = next;
-    }
+    cpu_code_cache_drop(function);
     pthread_mutex_destroy(&function->lock);
     cpu_object_put(&function->module->object);
     free(function);

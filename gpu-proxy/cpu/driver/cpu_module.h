@@ -9,12 +9,17 @@
 #include "gpu-proxy/cpu/driver/cpu_image.h"
 #include "gpu-proxy/cpu/jit/cpu_code.h"
 
-/* A function compiled for one class of block shapes. Immutable. */
+/* A function compiled for one class of block shapes. What launches read of it never changes. */
 typedef struct cpu_variant {
-    struct cpu_variant *next;
+    _Atomic(struct cpu_variant *) next; /* of the function */
     cpu_shape_t shape;
     cpu_code_t *code;
     uint64_t *globals; /* addresses in the order of the code's symbols */
+    /* of cpu_code_cache.h */
+    struct cpu_function *function;
+    atomic_uint holders;   /* launches that may run it */
+    _Atomic uint64_t used; /* id of the last launch, never 0 */
+    struct cpu_variant *next_listed, *previous_listed;
 } cpu_variant_t;
 
 typedef struct cpu_function {
@@ -22,8 +27,9 @@ typedef struct cpu_function {
     cpu_module_t *module; /* referenced */
     uint32_t index;       /* in the module's PTX */
     const ptx_function_t *ptx;
-    pthread_mutex_t lock;              /* of compiling, and of attributes */
-    _Atomic(cpu_variant_t *) variants; /* only ever grows */
+    pthread_mutex_t lock; /* of compiling, and of attributes */
+    _Atomic(cpu_variant_t *) variants;
+    atomic_uint lookers; /* threads that walk the list, see cpu_code_cache.c */
     unsigned variant_count;
     atomic_int max_dynamic_shared; /* bytes; CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
     atomic_int carveout;
@@ -74,9 +80,11 @@ CUresult cpu_module_variable(cpu_module_t *module, const char *name, uint64_t *a
  * reference. CUDA_ERROR_INVALID_HANDLE, or the state of its context. */
 CUresult cpu_function_get(cpu_context_t *context, CUfunction handle, cpu_function_t **function);
 
-/* Code that serves the block, from memory, from disk or compiled now. */
+/* Code that serves the block, from memory, from disk or compiled now. It stays until the caller gives
+ * it back. */
 CUresult cpu_function_variant(cpu_function_t *function, const uint32_t block[3],
-                              const cpu_variant_t **variant);
+                              cpu_variant_t **variant);
+void cpu_variant_put(cpu_variant_t *variant);
 
 /* Static shared memory and parameter bytes come from ->ptx. Threads per block at most: */
 int cpu_function_max_threads(const cpu_function_t *function);

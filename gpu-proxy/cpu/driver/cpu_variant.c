@@ -10,25 +10,10 @@
 #include "common/core/gb_log.h"
 #include "cpu_build_id.h"
 #include "gpu-proxy/cpu/driver/cpu_cache.h"
+#include "gpu-proxy/cpu/driver/cpu_code_cache.h"
 #include "gpu-proxy/cpu/driver/cpu_module.h"
 #include "gpu-proxy/cpu/driver/cpu_sha.h"
 #include "gpu-proxy/cpu/jit/jit.h"
-
-/* Kernels that recurse are compiled for a size of stack. */
-static bool has_stack(const cpu_function_t *function, const cpu_variant_t *variant)
-{
-    uint32_t bytes = cpu_code_header(variant->code)->stack_bytes;
-    return bytes == 0 || bytes == cpu_context_stack(function->module->context);
-}
-
-static const cpu_variant_t *find(const cpu_function_t *function, const uint32_t block[3])
-{
-    const cpu_variant_t *variant =
-        atomic_load_explicit(&((cpu_function_t *)function)->variants, memory_order_acquire);
-    while (variant && (!cpu_shape_serves(&variant->shape, block) || !has_stack(function, variant)))
-        variant = variant->next;
-    return variant;
-}
 
 /* All that the code depends on. */
 static cpu_cache_key_t make_key(const cpu_function_t *function, const cpu_jit_options_t *options)
@@ -145,8 +130,7 @@ static uint64_t *link_globals(const cpu_function_t *function, const cpu_code_t *
 }
 
 /* Under the function's lock. */
-static CUresult make(cpu_function_t *function, const uint32_t block[3],
-                     const cpu_variant_t **variant)
+static CUresult make(cpu_function_t *function, const uint32_t block[3], cpu_variant_t **variant)
 {
     const cpu_config_t *config = &cpu_driver()->config;
     cpu_jit_options_t options = {.shape = cpu_shape_choose(block, function->variant_count),
@@ -169,24 +153,26 @@ static CUresult make(cpu_function_t *function, const uint32_t block[3],
         free(made);
         return CUDA_ERROR_INVALID_PTX;
     }
-    made->next = atomic_load_explicit(&function->variants, memory_order_relaxed);
-    atomic_store_explicit(&function->variants, made, memory_order_release);
-    function->variant_count++;
+    atomic_init(&made->used, 1);
+    cpu_code_cache_add(function, made);
     *variant = made;
     return CUDA_SUCCESS;
 }
 
 CUresult cpu_function_variant(cpu_function_t *function, const uint32_t block[3],
-                              const cpu_variant_t **variant)
+                              cpu_variant_t **variant)
 {
-    *variant = find(function, block);
+    *variant = cpu_code_cache_find(function, block);
     if (*variant)
         return CUDA_SUCCESS;
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&function->lock);
-    *variant = find(function, block); /* another thread may have made it meanwhile */
+    /* Another thread may have made it meanwhile. */
+    *variant = cpu_code_cache_find(function, block);
     if (!*variant)
         result = make(function, block, variant);
     pthread_mutex_unlock(&function->lock);
+    if (!result)
+        cpu_code_cache_trim();
     return result;
 }

@@ -175,6 +175,104 @@ static void the_cache_can_be_switched_off(void **state)
     assert_int_equal(run_program(32), LOADED);
 }
 
+/* Beyond GABLE_CPU_CACHE_BYTES the entries used longest ago go. */
+static void the_folder_is_bounded(void **state)
+{
+    char path[512], kept[512] = "";
+    struct stat info;
+    uint64_t largest = 0;
+    char limit[32];
+    (void)state;
+    assert_int_equal(run_program(32), LOADED);
+    while (entries(0, path))
+        unlink(path);
+    static const unsigned blocks[] = {1, 2, 4, 8, 16};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(run_program(blocks[i]), COMPILED);
+    for (int n = 0; entries(n, path) > n; n++) {
+        assert_int_equal(stat(path, &info), 0);
+        largest = (uint64_t)info.st_size > largest ? (uint64_t)info.st_size : largest;
+    }
+    /* Room for three of the largest after a quarter is free; the first one is used again. */
+    assert_int_equal(run_program(1), LOADED);
+    snprintf(limit, sizeof(limit), "%llu", (unsigned long long)(largest * 4 + largest / 2));
+    setenv("GABLE_CPU_CACHE_BYTES", limit, 1);
+    assert_int_equal(run_program(32), COMPILED);
+    assert_true(entries(0, kept) >= 2 && entries(0, NULL) <= 4);
+    assert_int_equal(run_program(32), LOADED);
+    assert_int_equal(run_program(1), LOADED);
+    assert_int_equal(run_program(2), COMPILED); /* the oldest had to go */
+    setenv("GABLE_CPU_CACHE_BYTES", "nonsense", 1);
+    assert_int_equal(run_program(32), LOADED);
+    setenv("GABLE_CPU_CACHE_BYTES", "1", 1);
+    assert_int_equal(run_program(64), COMPILED);
+    assert_int_equal(entries(0, NULL), 0);
+    unsetenv("GABLE_CPU_CACHE_BYTES");
+    assert_int_equal(run_program(32), COMPILED);
+}
+
+/* Names of entries that lead elsewhere: nothing is read through them and nothing written. */
+static void names_that_lead_elsewhere(void **state)
+{
+    char path[512], aside[600];
+    static const char text[] = "somebody's letter";
+    char read_back[64] = "";
+    (void)state;
+    while (entries(0, path))
+        unlink(path);
+    assert_int_equal(run_program(32), COMPILED);
+    assert_int_equal(entries(0, path), 1);
+    snprintf(aside, sizeof(aside), "%s/letter", folder);
+    for (int i = 0; i < 4; i++) {
+        int file = open(aside, O_CREAT | O_TRUNC | O_RDWR, 0600);
+        assert_int_equal(write(file, text, sizeof(text)), sizeof(text));
+        assert_int_equal(unlink(path), 0);
+        if (i == 0)
+            assert_int_equal(symlink(aside, path), 0);
+        else if (i == 1)
+            assert_int_equal(link(aside, path), 0);
+        else if (i == 2)
+            assert_int_equal(mkfifo(path, 0600), 0);
+        else
+            assert_int_equal(mkdir(path, 0700), 0);
+        assert_int_equal(run_program(32), COMPILED);
+        assert_int_equal(run_program(32), LOADED);
+        assert_int_equal(pread(file, read_back, sizeof(read_back), 0), sizeof(text));
+        assert_string_equal(read_back, text);
+        close(file);
+    }
+    unlink(aside);
+    /* A good entry with a second name is somebody's too: it may change under us. */
+    assert_int_equal(link(path, aside), 0);
+    assert_int_equal(run_program(32), COMPILED);
+    unlink(aside);
+    assert_int_equal(run_program(32), LOADED);
+    /* An entry of incredible size. */
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    assert_int_equal(run_program(32), COMPILED);
+    assert_int_equal(run_program(32), LOADED);
+}
+
+/* Eight programs at once, with room for a few entries only: each gets its kernels. */
+static void several_processes_at_once(void **state)
+{
+    pid_t pids[8];
+    int status;
+    (void)state;
+    setenv("GABLE_CPU_CACHE_BYTES", "40K", 1);
+    for (int i = 0; i < 8; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0)
+            child(1u << (i % 4 + 2));
+        assert_true(pids[i] > 0);
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) != WRONG);
+    }
+    unsetenv("GABLE_CPU_CACHE_BYTES");
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -200,6 +298,9 @@ int main(void)
         cmocka_unit_test(entries_that_others_may_write_are_not_used),
         cmocka_unit_test(an_entry_under_a_wrong_name_is_not_used),
         cmocka_unit_test(the_cache_can_be_switched_off),
+        cmocka_unit_test(the_folder_is_bounded),
+        cmocka_unit_test(names_that_lead_elsewhere),
+        cmocka_unit_test(several_processes_at_once),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
