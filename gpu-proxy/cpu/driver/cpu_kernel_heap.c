@@ -75,7 +75,7 @@ static void free_run(cpu_kernel_heap_t *h, uint32_t at, uint32_t units)
 
 static bool make(cpu_kernel_heap_t *h, cpu_context_t *context, uint64_t limit)
 {
-    uint64_t units = limit / UNIT;
+    uint64_t units = limit / UNIT * 2;
     h->tried = true;
     if (units == 0 || units > UINT32_MAX / 2 ||
         cpu_memory_alloc(CPU_MEMORY_GLOBAL, context->device->index, context, units * UNIT, 0,
@@ -91,6 +91,7 @@ static bool make(cpu_kernel_heap_t *h, cpu_context_t *context, uint64_t limit)
         return false;
     }
     h->units = (uint32_t)units;
+    h->left = (uint32_t)(units / 2);
     free_run(h, 0, h->units);
     return true;
 }
@@ -105,6 +106,7 @@ static uint64_t take(cpu_kernel_heap_t *h, uint32_t units)
     uint32_t at = h->free[order] - 1;
     unlink_block(h, at);
     h->size[at] = units;
+    h->left -= units;
     free_run(h, at + units, (uint32_t)(((uint64_t)1 << order) - units));
     return h->base + (uint64_t)at * UNIT;
 }
@@ -115,7 +117,7 @@ uint64_t cpu_kernel_heap_take(cpu_kernel_heap_t *heap, cpu_context_t *context, u
     uint64_t address = 0;
     pthread_mutex_lock(&heap->lock);
     if (heap->base || (!heap->tried && make(heap, context, limit))) {
-        if (bytes && bytes <= (uint64_t)heap->units * UNIT)
+        if (bytes && bytes <= (uint64_t)heap->left * UNIT)
             address = take(heap, (uint32_t)((bytes + UNIT - 1) / UNIT));
     }
     pthread_mutex_unlock(&heap->lock);
@@ -130,6 +132,7 @@ void cpu_kernel_heap_give(cpu_kernel_heap_t *heap, uint64_t address)
         heap->size[offset / UNIT]) {
         uint32_t at = (uint32_t)(offset / UNIT), units = heap->size[at];
         heap->size[at] = 0;
+        heap->left += units;
         free_run(heap, at, units);
     }
     pthread_mutex_unlock(&heap->lock);

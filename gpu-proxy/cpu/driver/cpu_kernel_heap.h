@@ -19,7 +19,8 @@ typedef struct {
     pthread_mutex_t lock; /* of the following */
     bool tried;           /* to get the memory */
     uint64_t base;        /* 0: none */
-    uint32_t units;       /* of 32 bytes */
+    uint32_t units;       /* of 32 bytes; twice what may be handed out, against fragmentation */
+    uint32_t left;        /* units that may still be handed out */
     uint32_t *size;       /* per unit: of the allocation that begins here, in units; 0: none */
     uint8_t *order;       /* per unit: 1 + order of the free block that begins here; 0: none */
     uint32_t *next, *prev;
