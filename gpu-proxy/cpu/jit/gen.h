@@ -16,7 +16,7 @@
  *                gen_slow.c: what happens when a check fails
  * gen_setup.c    launch values, strips and groups
  * gen_barrier.c  leaving and coming back: at barriers; gen_yield.c: in spin loops; gen_context.c
- * gen_atom.c     atomic operations
+ * gen_atom.c     atomic operations; gen_atom_fast.c: in line, without a helper
  * gen_warp.c     shuffles, votes, matches
  * gen_packet.c   instructions that a helper does for a strip; gen_async.c: cp and
  *                mbarrier; gen_matrix.c: wmma, mma, ldmatrix, stmatrix, movmatrix
@@ -176,6 +176,7 @@ void gen_move(cpu_gen_t *gen, bool vec);
 void gen_load(cpu_gen_t *gen);
 void gen_store(cpu_gen_t *gen);
 void gen_atomic(cpu_gen_t *gen);
+bool gen_atomic_fast(cpu_gen_t *gen); /* false: not for this one */
 void gen_warp(cpu_gen_t *gen);
 void gen_runtime(cpu_gen_t *gen); /* gen_runtime.c */
 void gen_asynchronous(cpu_gen_t *gen);
@@ -224,6 +225,8 @@ val_t gen_checked_store(cpu_gen_t *gen, const gen_addr_t *a, val_t values, block
 /* Checked host addresses, <W x i64> or i64 if W is 1; harmless ones in inactive lanes. */
 val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a);
 val_t gen_addresses(cpu_gen_t *gen, const gen_addr_t *a); /* exact, in their space */
+/* Checks such addresses of the active lanes. */
+void gen_check_lanes(cpu_gen_t *gen, const gen_addr_t *a, val_t addresses);
 uint32_t gen_access(const gen_addr_t *a);
 /* ---- gen_verify.c: one check for several accesses ---- */
 /* The check that covers the access; made here if it is the first of several. NULL: the caller must

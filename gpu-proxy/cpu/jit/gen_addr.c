@@ -339,18 +339,24 @@ static val_t lanes_to_host(cpu_gen_t *gen, const gen_addr_t *a, val_t v)
     return LLVMBuildAdd(B, v, base, "");
 }
 
+void gen_check_lanes(cpu_gen_t *gen, const gen_addr_t *a, val_t addresses)
+{
+    if (gen->options->unchecked) {
+        return;
+    }
+    val_t bad = LLVMBuildNot(B, gen_fast_check(gen, a, addresses, size_of(a)), "");
+    bad = gen->mask != NULL ? LLVMBuildAnd(B, bad, gen->mask, "") : bad;
+    block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
+    gen_unlikely(gen, LLVMBuildCondBr(B, gen_any(gen, bad), slow, on));
+    LLVMPositionBuilderAtEnd(B, slow);
+    gen_slow_lanes(gen, a, addresses);
+    gen_goto(gen, on);
+}
+
 val_t gen_checked_lanes(cpu_gen_t *gen, const gen_addr_t *a)
 {
     val_t v = gen_addresses(gen, a);
-    if (!gen->options->unchecked) {
-        val_t bad = LLVMBuildNot(B, gen_fast_check(gen, a, v, size_of(a)), "");
-        bad = gen->mask != NULL ? LLVMBuildAnd(B, bad, gen->mask, "") : bad;
-        block_t slow = gen_block(gen, "slow"), on = gen_block(gen, "");
-        gen_unlikely(gen, LLVMBuildCondBr(B, gen_any(gen, bad), slow, on));
-        LLVMPositionBuilderAtEnd(B, slow);
-        gen_slow_lanes(gen, a, v);
-        gen_goto(gen, on);
-    }
+    gen_check_lanes(gen, a, v);
     v = lanes_to_host(gen, a, v);
     if (gen->mask != NULL) {
         val_t harmless = LLVMBuildPtrToInt(B, gen_buffer(gen, BUFFER_DATA), gen->i64, "");

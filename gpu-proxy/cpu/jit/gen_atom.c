@@ -1,4 +1,5 @@
-/* Atomic operations: a helper goes through the active lanes in order. */
+/* Atomic operations that are not done in line (gen_atom_fast.c): a helper goes through the active
+ * lanes in order. */
 #include "gpu-proxy/cpu/jit/gen_packet.h"
 
 #define B gen->b
@@ -34,6 +35,9 @@ void gen_atomic(cpu_gen_t *gen)
     cpu_rare_t rare;
     if (cpu_atomic_rare(i, &rare)) {
         gen_atomic_rare(gen, &rare);
+        return;
+    }
+    if (gen_atomic_fast(gen)) {
         return;
     }
     bool compares = i->mode == PTX_ATOM_CAS; /* what else follows is a cache policy */
