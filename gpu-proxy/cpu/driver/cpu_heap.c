@@ -6,19 +6,34 @@
 
 enum { BLOCK_SHIFT = 16 };
 
-typedef struct {
+typedef struct extent {
     cpu_node_t node;
+    struct extent *next; /* of the spares */
 } extent_t;
 
-static gb_status_t add_extent(cpu_heap_t *heap, uint64_t base, uint64_t size)
+static int add_spare(cpu_heap_t *heap)
 {
     extent_t *extent = calloc(1, sizeof(*extent));
     if (!extent)
-        return GB_ERR_NO_MEMORY;
+        return 0;
+    extent->next = heap->spares;
+    heap->spares = extent;
+    return 1;
+}
+
+static extent_t *take_spare(cpu_heap_t *heap)
+{
+    extent_t *extent = heap->spares;
+    heap->spares = extent->next;
+    return extent;
+}
+
+static void add_extent(cpu_heap_t *heap, uint64_t base, uint64_t size)
+{
+    extent_t *extent = take_spare(heap);
     extent->node.base = base;
     extent->node.size = size;
     cpu_tree_insert(&heap->free, &extent->node);
-    return GB_OK;
 }
 
 static void drop_extent(cpu_heap_t *heap, cpu_node_t *node)
@@ -32,10 +47,11 @@ gb_status_t cpu_heap_init(cpu_heap_t *heap, uint64_t base, uint64_t size)
     *heap = (cpu_heap_t){.base = base, .size = size};
     /* Mapped lazily by the system: costs nothing until used. */
     heap->touches = calloc(size >> BLOCK_SHIFT, sizeof(*heap->touches));
-    if (!heap->touches || add_extent(heap, base, size) != GB_OK) {
+    if (!heap->touches || !add_spare(heap)) {
         free(heap->touches);
         return gb_fail(GB_ERR_NO_MEMORY, "no memory to manage a device window");
     }
+    add_extent(heap, base, size);
     return GB_OK;
 }
 
@@ -43,6 +59,8 @@ void cpu_heap_close(cpu_heap_t *heap)
 {
     while (heap->free.root)
         drop_extent(heap, heap->free.root);
+    while (heap->spares)
+        free(take_spare(heap));
     free(heap->touches);
     heap->touches = NULL;
 }
@@ -131,7 +149,12 @@ gb_status_t cpu_heap_take(cpu_heap_t *heap, uint64_t size, uint64_t align, uint6
         if (!tail)
             return GB_ERR_NO_MEMORY;
     }
+    if (!add_spare(heap)) {
+        free(tail);
+        return GB_ERR_NO_MEMORY;
+    }
     if (touch(heap, block_of(heap, at), block_of(heap, at + size - 1) + 1)) {
+        free(take_spare(heap));
         free(tail);
         return GB_ERR_NO_MEMORY;
     }
@@ -166,8 +189,8 @@ void cpu_heap_give(cpu_heap_t *heap, uint64_t base, uint64_t size)
         cpu_tree_remove(&heap->free, below);
         below->size += size;
         cpu_tree_insert(&heap->free, below);
+        free(take_spare(heap));
     } else {
-        /* Without memory for the node the addresses are lost, nothing else. */
-        (void)add_extent(heap, base, size);
+        add_extent(heap, base, size);
     }
 }

@@ -17,6 +17,7 @@ typedef struct {
     uint64_t base, size;
     cpu_tree_t free;   /* of extents */
     uint32_t *touches; /* per block of 64 KiB: pieces that lie on it */
+    void *spares;      /* an extent for each piece, so that giving it back needs no memory */
 } cpu_heap_t;
 
 /* Manages [base, base + size), which the caller has reserved with PROT_NONE; both multiples of 64

@@ -1,9 +1,11 @@
 /* Finding or making the code of a kernel for a block: memory, disk, compiler, in this order. */
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/core/gb_clock.h"
@@ -51,13 +53,35 @@ static gb_status_t open_compiler(cpu_jit_compile_fn *compile)
     return cpu_jit_open(NULL, compile);
 }
 
+/* LLVM ends the process when its memory is out, so that has to be found out before: what the compiler
+ * takes is reserved for a moment. */
+static gb_status_t check_room(const cpu_function_t *function)
+{
+    const size_t library = 160 << 20, least = 64 << 20, of_instruction = 32 << 10;
+    static atomic_bool loaded;
+    size_t bytes = least + of_instruction * function->ptx->instr_count;
+    if (!atomic_exchange(&loaded, true))
+        bytes += library;
+    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) {
+        atomic_store(&loaded, false);
+        return gb_fail(GB_ERR_NO_MEMORY, "less than %zu MiB of memory for the kernel compiler",
+                       bytes >> 20);
+    }
+    munmap(room, bytes);
+    return GB_OK;
+}
+
 static gb_status_t compile(const cpu_function_t *function, const cpu_jit_options_t *options,
                            void **blob, size_t *bytes)
 {
     char text[2048] = "";
     cpu_jit_log_t log = {text, sizeof(text), 0};
     cpu_jit_compile_fn run;
-    gb_status_t status = open_compiler(&run);
+    gb_status_t status = check_room(function);
+    if (status == GB_OK)
+        status = open_compiler(&run);
     if (status != GB_OK) {
         gb_log(GB_LOG_ERROR, "no compiler for kernels: %s", gb_why());
         return status;
@@ -111,22 +135,25 @@ static gb_status_t load(const cpu_function_t *function, const cpu_jit_options_t 
 }
 
 /* Addresses of the module variables that the code names. */
-static uint64_t *link_globals(const cpu_function_t *function, const cpu_code_t *code)
+static CUresult link_globals(const cpu_function_t *function, const cpu_code_t *code, uint64_t **out)
 {
     const cpu_module_t *module = function->module;
     uint32_t count = cpu_code_header(code)->symbol_count;
     uint64_t *globals = calloc(count + 1, sizeof(*globals));
-    for (uint32_t i = 0; globals && i < count; i++) {
+    if (!globals)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t var = ptx_module_var(module->image->ptx, cpu_code_symbol(code, i));
         if (var == PTX_NONE) {
             gb_log(GB_LOG_ERROR, "kernel %s refers to %s, which its module does not have",
                    function->ptx->name, cpu_code_symbol(code, i));
             free(globals);
-            return NULL;
+            return CUDA_ERROR_INVALID_PTX;
         }
         globals[i] = module->addresses[var];
     }
-    return globals;
+    *out = globals;
+    return CUDA_SUCCESS;
 }
 
 /* Under the function's lock. */
@@ -147,11 +174,11 @@ static CUresult make(cpu_function_t *function, const uint32_t block[3], cpu_vari
         free(made);
         return to_result(status);
     }
-    made->globals = link_globals(function, made->code);
-    if (!made->globals) {
+    CUresult result = link_globals(function, made->code, &made->globals);
+    if (result) {
         cpu_code_free(made->code);
         free(made);
-        return CUDA_ERROR_INVALID_PTX;
+        return result;
     }
     atomic_init(&made->used, 1);
     cpu_code_cache_add(function, made);

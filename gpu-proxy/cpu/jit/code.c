@@ -128,7 +128,8 @@ static gb_status_t map_image(cpu_code_t *code, const uint8_t *image)
     size_t bytes = code->header.image_bytes;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
-        return gb_fail_errno(GB_ERR_IO, errno, "cannot map compiled code");
+        return gb_fail_errno(errno == ENOMEM ? GB_ERR_NO_MEMORY : GB_ERR_IO, errno,
+                             "cannot map compiled code");
     }
     memcpy(p, image, bytes);
     if (mprotect(p, bytes, PROT_READ | PROT_EXEC) != 0) {

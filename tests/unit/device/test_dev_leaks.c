@@ -3,6 +3,7 @@
 #include "device_kernels.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -159,6 +160,62 @@ static void code_in_memory_is_bounded(void **state)
     assert_int_equal(use_now().code, before.code);
 }
 
+/* Threads that launch each other's kernels while code comes and goes. */
+enum { THREADS = 4 };
+
+typedef struct {
+    CUcontext context;
+    const CUfunction *functions; /* THREADS of them, shared */
+    unsigned number;
+    int wrong;
+} job_t;
+
+static void *launch_all(void *argument)
+{
+    job_t *job = argument;
+    CUdeviceptr out;
+    CUstream stream;
+    uint32_t host[64];
+    job->wrong = cu->cuCtxSetCurrent(job->context) || cu->cuMemAlloc_v2(&out, sizeof(host)) ||
+                 cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    for (unsigned i = 0; i < 60 && !job->wrong; i++) {
+        uint32_t bias = i + job->number, n = 64, block = 1u << (2 + (i * 7 + job->number) % 5);
+        void *params[] = {&out, &bias, &n};
+        CUmodule own;
+        CUfunction function = job->functions[(i + job->number) % THREADS];
+        if (i % 10 == 9 && (cu->cuModuleLoadData(&own, device_kernels) ||
+                            cu->cuModuleGetFunction(&function, own, "count_up")))
+            job->wrong = 1;
+        job->wrong |=
+            cu->cuLaunchKernel(function, 64 / block, 1, 1, block, 1, 1, 0, stream, params, NULL) ||
+            cu->cuMemcpyDtoHAsync_v2(host, out, sizeof(host), stream) ||
+            cu->cuStreamSynchronize(stream);
+        for (uint32_t k = 0; k < 64; k++)
+            job->wrong |= host[k] != k + bias;
+        if (i % 10 == 9)
+            job->wrong |= cu->cuModuleUnload(own) != CUDA_SUCCESS;
+    }
+    return NULL;
+}
+
+static void threads_launch_while_code_is_evicted(void **state)
+{
+    pthread_t threads[THREADS];
+    job_t jobs[THREADS];
+    CUfunction functions[THREADS];
+    CUmodule modules[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        functions[i] = load(&modules[i], "count_up");
+    for (unsigned i = 0; i < THREADS; i++) {
+        jobs[i] = (job_t){*state, functions, i, 0};
+        pthread_create(&threads[i], NULL, launch_all, &jobs[i]);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(jobs[i].wrong, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +223,7 @@ int main(void)
         IN_CONTEXT(contexts_take_code_along),
         IN_CONTEXT(ten_thousand_modules_and_launches),
         IN_CONTEXT(code_in_memory_is_bounded),
+        IN_CONTEXT(threads_launch_while_code_is_evicted),
     };
     static char folder[] = "/tmp/gable-leaks-XXXXXX";
     if (!mkdtemp(folder))
