@@ -176,11 +176,7 @@ CUresult cpu_linker_add(cpu_linker_t *linker, CUjitInputType type, const void *d
 /* What the device itself gives to kernels. */
 static bool is_known(const char *function)
 {
-    static const char *const names[] = {"vprintf", "__assertfail", "malloc", "free"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(names[i], function) == 0)
-            return true;
-    return false;
+    return ptx_runtime_by_name(function) != PTX_RT_NONE;
 }
 
 static CUresult link_text(ptx_link_t *link, cpu_image_log_t *log, char **text, size_t *size)

@@ -154,8 +154,7 @@ static bool agree(const ptx_link_t *link, const ptx_shared_name_t *known, uint32
     }
     const ptx_var_t *v = &a->vars[known->index], *w = &b->vars[index];
     bool common = v->linkage == PTX_LINK_COMMON && w->linkage == PTX_LINK_COMMON;
-    return v->space == w->space && v->type == w->type &&
-           (v->size == w->size || v->size == 0 || w->size == 0 || common);
+    return v->space == w->space && (v->size == w->size || v->size == 0 || w->size == 0 || common);
 }
 
 static uint64_t size_of(const ptx_link_t *link, const ptx_shared_name_t *name)

@@ -238,11 +238,20 @@ static bool place(ptx_parser_t *p, ptx_var_t *var)
                               ptx_space_name(var->space));
 }
 
-/* Same name, space, type and size: an .extern and its definition, in any order. */
+/* Several .common definitions may differ in size, and so may declarations of them. */
+static bool sizes_agree(const ptx_var_t *a, const ptx_var_t *b)
+{
+    return a->size == b->size || a->size == 0 || b->size == 0 || a->linkage == PTX_LINK_COMMON ||
+           b->linkage == PTX_LINK_COMMON ||
+           (a->linkage == PTX_LINK_EXTERN && b->linkage == PTX_LINK_EXTERN);
+}
+
+/* Same name, space and size: an .extern and its definition, in any order. Compilers declare what they
+ * define as .u64 as .b64 or as bytes. */
 static bool merge(ptx_parser_t *p, ptx_sym_t *sym, const ptx_var_t *var)
 {
     ptx_var_t *old = sym->kind == PTX_SYM_VAR ? ptx_p_var(p, sym->index) : NULL;
-    bool compatible = old && old->space == var->space && old->type == var->type &&
+    bool compatible = old && old->space == var->space && sizes_agree(old, var) &&
                       (old->linkage == PTX_LINK_EXTERN || var->linkage == PTX_LINK_EXTERN ||
                        old->linkage == PTX_LINK_WEAK || old->linkage == PTX_LINK_COMMON);
     if (!compatible)

@@ -260,6 +260,53 @@ static void data_is_linked(void **state)
     expect_shift(module);
 }
 
+/* Functions of another module: by name, by address, in registers as old PTX has it, and the device's
+ * own; private functions of one name stay apart. */
+static void functions_are_linked(void **state)
+{
+    static char user[] =
+        HEAD ".extern .func (.param .b32 r) twice (.param .b32 a);\n"
+             ".extern .func (.reg .u32 r) old (.reg .u32 a, .reg .u32 b);\n"
+             ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);\n"
+             ".extern .global .u64 table[2];\n"
+             ".func (.param .b32 r) helper (.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a];\n"
+             "add.u32 %x, %x, 1; st.param.b32 [r], %x; ret; }\n"
+             ".visible .entry k(.param .u64 x) { .reg .b64 %d<3>; .reg .b32 %r<6>;\n"
+             ".param .b32 p, q, s, t, u, v; ld.param.b64 %d0, [x]; mov.u32 %r1, %tid.x;\n"
+             "mad.wide.u32 %d0, %r1, 4, %d0;\n"
+             "st.param.b32 [p], %r1; call (q), twice, (p); ld.param.b32 %r2, [q];\n"
+             "call (%r3), old, (%r1, 5);\n"
+             "st.param.b32 [s], %r3; call (t), helper, (s); ld.param.b32 %r3, [t];\n"
+             "ld.global.u64 %d1, [table+8]; st.param.b32 [u], %r1;\n"
+             "proto: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+             "call (v), %d1, (u), proto; ld.param.b32 %r4, [v];\n"
+             "mul.lo.u32 %r2, %r2, 100; add.u32 %r2, %r2, %r3; mad.lo.u32 %r2, %r4, 10000, %r2;\n"
+             "st.global.u32 [%d0], %r2; ret; }";
+    static char giver[] = HEAD
+        ".func (.param .b32 r) helper (.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a];\n"
+        "add.u32 %x, %x, %x; st.param.b32 [r], %x; ret; }\n"
+        ".visible .func (.param .b32 r) twice (.param .b32 a) { .reg .b32 %x; .param .b32 p, q;\n"
+        "ld.param.b32 %x, [a]; st.param.b32 [p], %x; call (q), helper, (p);\n"
+        "ld.param.b32 %x, [q]; st.param.b32 [r], %x; ret; }\n"
+        ".visible .func (.reg .u32 r) old (.reg .u32 a, .reg .u32 b)\n"
+        "{ mul.lo.u32 r, a, b; }\n"
+        ".visible .global .u64 table[2] = {0, helper};";
+    CUlinkState link = new_link();
+    CUmodule module;
+    void *image;
+    int32_t out[N];
+    (void)state;
+    OK(cu->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, user, sizeof(user), "user", 0, NULL, NULL));
+    OK(cu->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, giver, sizeof(giver), "giver", 0, NULL, NULL));
+    OK(cu->cuLinkComplete(link, &image, NULL));
+    OK(cu->cuModuleLoadData(&module, image));
+    OK(cu->cuLinkDestroy(link));
+    run(module, "k", out);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(out[i], 2 * i * 10000 + 2 * i * 100 + (5 * i + 1));
+    OK(cu->cuModuleUnload(module));
+}
+
 /* What a program of separately compiled parts registers: nvlink's product and the parts. */
 static void parts_of_a_wrapper(void **state)
 {
@@ -410,6 +457,7 @@ int main(void)
         IN_CONTEXT(the_best_text_that_is_covered),
         IN_CONTEXT(objects_and_libraries_are_linked),
         IN_CONTEXT(data_is_linked),
+        IN_CONTEXT(functions_are_linked),
         IN_CONTEXT(parts_of_a_wrapper),
         IN_CONTEXT(errors_go_to_the_log),
         IN_CONTEXT(wrong_arguments),

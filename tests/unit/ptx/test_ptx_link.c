@@ -65,7 +65,7 @@ static void test_resolves(void **state)
     char *text;
     ptx_module_t *m = link_ok(
         (const char *[]){
-            ".extern .func (.param .b32 r) f (.param .b32 a);\n.extern .global .u32 x[4];\n"
+            ".extern .func (.param .b32 r) f (.param .b32 a);\n.extern .global .b8 x[16];\n"
             ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
             ".visible .entry k() { .param .b32 p, q; .reg .u64 %d; mov.u64 %d, x;\n"
             "call (q), f, (p); ret; }",
