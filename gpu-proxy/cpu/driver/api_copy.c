@@ -1,5 +1,6 @@
 /* Entry points: copies and fills. */
 #include "gb_cuda_api.h"
+#include "gpu-proxy/cpu/driver/cpu_array.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_copy.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
@@ -164,14 +165,45 @@ typedef struct {
     CUmemorytype type;
     uint64_t host, device;
     size_t x, y, z, pitch, height; /* bytes, rows, layers; of the whole memory */
+    CUarray handle;
+    cpu_array_t *array; /* referenced while the call lasts */
 } side_t;
+
+/* The array of a side, which says how its rows lie. */
+static CUresult find_array(side_t *side)
+{
+    if (side->type != CU_MEMORYTYPE_ARRAY)
+        return CUDA_SUCCESS;
+    CUresult result = cpu_array_get(side->handle, &side->array);
+    if (result)
+        return result;
+    const cpu_tex_level_t *level = &side->array->image.level[0];
+    side->pitch = level->row;
+    side->height = level->height;
+    return CUDA_SUCCESS;
+}
+
+/* Whole texels inside the array. */
+static CUresult place_in_array(const side_t *side, const cpu_box_t *box, uint64_t *address)
+{
+    const cpu_tex_image_t *image = &side->array->image;
+    const cpu_tex_level_t *level = &image->level[0];
+    uint64_t row = (uint64_t)level->width * image->bytes;
+    if (side->x % image->bytes || box->width % image->bytes || side->x > row ||
+        box->width > row - side->x || side->y > level->height ||
+        box->height > level->height - side->y || side->z > level->depth ||
+        box->depth > level->depth - side->z)
+        return CUDA_ERROR_INVALID_VALUE;
+    *address = (uint64_t)level->data + side->z * level->slice + side->y * level->row + side->x;
+    return CUDA_SUCCESS;
+}
 
 /* The address of a side's first byte. */
 static CUresult place(const side_t *side, const cpu_box_t *box, uint64_t *address)
 {
     uint64_t base = side->type == CU_MEMORYTYPE_HOST ? side->host : side->device;
     if (side->type == CU_MEMORYTYPE_ARRAY)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return place_in_array(side, box, address);
     if (side->type != CU_MEMORYTYPE_HOST && side->type != CU_MEMORYTYPE_DEVICE &&
         side->type != CU_MEMORYTYPE_UNIFIED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -196,6 +228,11 @@ static CUresult box_copy(side_t *dst, side_t *src, size_t width, size_t height, 
     if (result)
         return result;
     side_t *sides[2] = {dst, src};
+    result = find_array(dst);
+    if (!result)
+        result = find_array(src);
+    if (result)
+        goto out;
     for (int i = 0; i < 2; i++) { /* 0 means "packed" */
         sides[i]->pitch = sides[i]->pitch ? sides[i]->pitch : width + sides[i]->x;
         sides[i]->height = sides[i]->height ? sides[i]->height : height + sides[i]->y;
@@ -218,6 +255,9 @@ static CUresult box_copy(side_t *dst, side_t *src, size_t width, size_t height, 
     if (!result)
         result = cpu_copy(stream, &box, async ? mode_of(box.dst, box.src, true) : CPU_COPY_WAIT);
 out:
+    for (int i = 0; i < 2; i++)
+        if (sides[i]->array)
+            cpu_object_put(&sides[i]->array->object);
     cpu_object_put(&stream->object);
     return result;
 }
@@ -229,11 +269,13 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool async)
     side_t dst = {c->dstMemoryType, (uint64_t)c->dstHost,
                   c->dstDevice,     c->dstXInBytes,
                   c->dstY,          0,
-                  c->dstPitch,      0};
+                  c->dstPitch,      0,
+                  c->dstArray,      NULL};
     side_t src = {c->srcMemoryType, (uint64_t)c->srcHost,
                   c->srcDevice,     c->srcXInBytes,
                   c->srcY,          0,
-                  c->srcPitch,      0};
+                  c->srcPitch,      0,
+                  c->srcArray,      NULL};
     return box_copy(&dst, &src, c->WidthInBytes, c->Height, 1, stream, async);
 }
 
@@ -257,9 +299,9 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool async)
     if (!c || c->srcLOD || c->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
     side_t dst = {c->dstMemoryType, (uint64_t)c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY,
-                  c->dstZ,          c->dstPitch,          c->dstHeight};
+                  c->dstZ,          c->dstPitch,          c->dstHeight, c->dstArray,    NULL};
     side_t src = {c->srcMemoryType, (uint64_t)c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY,
-                  c->srcZ,          c->srcPitch,          c->srcHeight};
+                  c->srcZ,          c->srcPitch,          c->srcHeight, c->srcArray,    NULL};
     return box_copy(&dst, &src, c->WidthInBytes, c->Height, c->Depth, stream, async);
 }
 
@@ -278,9 +320,9 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool 
     if (!c || c->srcLOD || c->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
     side_t dst = {c->dstMemoryType, (uint64_t)c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY,
-                  c->dstZ,          c->dstPitch,          c->dstHeight};
+                  c->dstZ,          c->dstPitch,          c->dstHeight, c->dstArray,    NULL};
     side_t src = {c->srcMemoryType, (uint64_t)c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY,
-                  c->srcZ,          c->srcPitch,          c->srcHeight};
+                  c->srcZ,          c->srcPitch,          c->srcHeight, c->srcArray,    NULL};
     return box_copy(&dst, &src, c->WidthInBytes, c->Height, c->Depth, stream, async);
 }
 

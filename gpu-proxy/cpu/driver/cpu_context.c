@@ -7,6 +7,7 @@
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_module.h"
 #include "gpu-proxy/cpu/driver/cpu_stream.h"
+#include "gpu-proxy/cpu/driver/cpu_texture.h"
 
 static void destroy(cpu_object_t *object)
 {
@@ -63,6 +64,12 @@ static int belongs(const cpu_object_t *object, const void *context)
     case CPU_KIND_MODULE:
     case CPU_KIND_FUNCTION:
         return cpu_module_context(object) == context;
+    case CPU_KIND_ARRAY:
+        return ((const cpu_array_t *)object)->context == context;
+    case CPU_KIND_MIPMAP:
+        return ((const cpu_mipmap_t *)object)->context == context;
+    case CPU_KIND_TEXTURE:
+        return ((const cpu_texture_object_t *)object)->context == context;
     default:
         return 0;
     }

@@ -21,6 +21,10 @@ typedef enum {
     CPU_KIND_KERNEL,
     CPU_KIND_PHYSICAL, /* cuMemCreate */
     CPU_KIND_LINK,
+    CPU_KIND_ARRAY,
+    CPU_KIND_MIPMAP,
+    CPU_KIND_TEXTURE, /* texture and surface objects */
+    CPU_KIND_TEXREF,  /* texture and surface references */
 } cpu_kind_t;
 
 /* First member of every such object. */

@@ -239,8 +239,8 @@ static cpu_memory_t *leave(unsigned kinds, uint64_t base)
 
 static void give_back(cpu_memory_t *entry)
 {
-    if (entry->kind &
-        (CPU_MEMORY_DEVICE | CPU_MEMORY_MANAGED | CPU_MEMORY_GLOBAL | CPU_MEMORY_HOST)) {
+    if (entry->kind & (CPU_MEMORY_DEVICE | CPU_MEMORY_MANAGED | CPU_MEMORY_GLOBAL |
+                       CPU_MEMORY_HOST | CPU_MEMORY_ARRAY)) {
         window_t *window = window_of(entry->kind, entry->device);
         pthread_mutex_lock(&window->lock);
         cpu_heap_give(&window->heap, entry->node.base, entry->node.size);

@@ -24,6 +24,7 @@ typedef enum {
     CPU_MEMORY_REGISTERED = 16, /* cuMemHostRegister */
     CPU_MEMORY_VIRTUAL = 32,    /* mapped by cuMemMap */
     CPU_MEMORY_ANY = 63,
+    CPU_MEMORY_ARRAY = 64, /* texels: programs have no address of it, the array frees it */
 } cpu_memory_kind_t;
 
 typedef struct {

@@ -196,6 +196,15 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_LDU:
     case PTX_OP_ST:
         return access(i) && (i->op != PTX_OP_ST || i->space != PTX_SPACE_PARAM);
+    case PTX_OP_TEX:
+    case PTX_OP_TLD4:
+    case PTX_OP_TXQ:
+    case PTX_OP_SULD:
+    case PTX_OP_SUST:
+    case PTX_OP_SURED:
+    case PTX_OP_SUQ:
+    case PTX_OP_ISTYPEP:
+        return cpu_covers_texture(f, i);
     case PTX_OP_ATOM:
     case PTX_OP_RED:
         return cpu_atomic_covered(i);

@@ -17,6 +17,8 @@ bool cpu_call_covered(const ptx_module_t *module, const ptx_function_t *f, const
 
 /* Families of instructions, one file each. */
 bool cpu_covers_half(const ptx_instr_t *i); /* f16, bf16 and pairs of them, not cvt */
+/* Textures and surfaces (covers_tex.c). */
+bool cpu_covers_texture(const ptx_function_t *f, const ptx_instr_t *i);
 
 void cpu_jit_log(cpu_jit_log_t *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

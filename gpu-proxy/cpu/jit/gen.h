@@ -20,6 +20,8 @@
  * gen_warp.c     shuffles, votes, matches
  * gen_packet.c   instructions that a helper does for a strip; gen_async.c: cp and
  *                mbarrier; gen_matrix.c: wmma, mma, ldmatrix, stmatrix, movmatrix
+ * gen_packet.c   instructions that a helper does for a strip
+ * gen_tex.c      textures and surfaces
  *
  * Every instruction is generated for one strip at a time (gen->g), as scalar code where its result is
  * the same in all lanes, else on vectors of W lanes. The kernel's body is generated twice where lanes
@@ -181,6 +183,7 @@ void gen_warp(cpu_gen_t *gen);
 void gen_runtime(cpu_gen_t *gen); /* gen_runtime.c */
 void gen_asynchronous(cpu_gen_t *gen);
 void gen_matrix(cpu_gen_t *gen);
+void gen_texture(cpu_gen_t *gen); /* textures and surfaces: gen_tex.c */
 void gen_trap(cpu_gen_t *gen);
 void gen_fence(cpu_gen_t *gen);
 void gen_barrier_arrive(cpu_gen_t *gen);

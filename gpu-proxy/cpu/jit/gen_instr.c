@@ -15,6 +15,14 @@ static kind_t kind_of(const ptx_instr_t *i)
     case PTX_OP_ST:
     case PTX_OP_ATOM:
     case PTX_OP_RED:
+    case PTX_OP_TEX:
+    case PTX_OP_TLD4:
+    case PTX_OP_TXQ:
+    case PTX_OP_SULD:
+    case PTX_OP_SUST:
+    case PTX_OP_SURED:
+    case PTX_OP_SUQ:
+    case PTX_OP_ISTYPEP:
     case PTX_OP_TRAP:
     case PTX_OP_MEMBAR:
     case PTX_OP_BAR:
@@ -72,6 +80,16 @@ static void effect(cpu_gen_t *gen)
     case PTX_OP_STMATRIX:
     case PTX_OP_MOVMATRIX:
         gen_matrix(gen);
+        break;
+    case PTX_OP_TEX:
+    case PTX_OP_TLD4:
+    case PTX_OP_TXQ:
+    case PTX_OP_SULD:
+    case PTX_OP_SUST:
+    case PTX_OP_SURED:
+    case PTX_OP_SUQ:
+    case PTX_OP_ISTYPEP:
+        gen_texture(gen);
         break;
     case PTX_OP_TRAP:
         gen_trap(gen);

@@ -449,6 +449,10 @@ static val_t var_address(cpu_gen_t *gen, uint32_t index, uint64_t offset)
         val_t n = LLVMConstInt(gen->i64, symbol_index(gen, v->name), 0);
         val_t p = LLVMBuildGEP2(gen->b, gen->i64, gen->globals, &n, 1, "");
         p = LLVMBuildLoad2(gen->b, gen->i64, p, "");
+        if (v->type >= PTX_TEXREF && v->type <= PTX_SURFREF) { /* what it holds: a handle */
+            p = LLVMBuildIntToPtr(gen->b, p, gen->ptr, "");
+            return LLVMBuildLoad2(gen->b, gen->i64, p, "");
+        }
         return LLVMBuildAdd(gen->b, p, gen_like(p, offset), "");
     }
     }

@@ -2,6 +2,7 @@
  * atomic operations. */
 #include "gpu-proxy/cpu/jit/code.h"
 #include "gpu-proxy/cpu/jit/helpers_lane.h"
+#include "gpu-proxy/cpu/jit/helpers_tex.h"
 #include "gpu-proxy/cpu/ptx/ptx_ir.h"
 
 #include <string.h>
@@ -368,6 +369,7 @@ const cpu_helpers_t *cpu_helpers(void)
         .atomic_rare = cpu_help_atomic_rare,
         .async = cpu_help_async,
         .matrix = cpu_help_matrix,
+        .texture = cpu_help_texture,
     };
     return &table;
 }

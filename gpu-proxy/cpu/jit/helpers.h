@@ -76,6 +76,9 @@ static inline uint32_t cpu_atomic_pack(uint32_t mode, uint32_t type)
     return mode | type << 8;
 }
 
+struct cpu_tex_what;
+struct cpu_tex_args;
+
 /* `addresses`: one per lane. Spaces: shared addresses count from the CTA's shared memory, local ones
  * from the thread's frame, all others are host addresses. `mask`: bit per active lane. `strip`: number
  * of the strip, group * strips + g. */
@@ -108,6 +111,9 @@ struct cpu_helpers {
                      uint8_t *slots);
     int32_t (*matrix)(cpu_launch_t *launch, const void *what, uint32_t mask, uint32_t strip,
                       uint8_t *slots);
+    /* Textures and surfaces (helpers_tex.c): arguments and results are in the buffer. */
+    int32_t (*texture)(cpu_launch_t *launch, const struct cpu_tex_what *what, uint32_t mask,
+                       uint32_t strip, struct cpu_tex_args *buffer);
 };
 
 /* Coordinates of a lane's thread, and whether there is such a thread. */

@@ -160,7 +160,7 @@ static void boxes_keep_what_is_between_them(void **state)
     FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuMemcpy2D_v2(&out));
     out.WidthInBytes = 20;
     out.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-    FAILS(CUDA_ERROR_NOT_SUPPORTED, cu->cuMemcpy2D_v2(&out));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cu->cuMemcpy2D_v2(&out));
     FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuMemcpy2D_v2(NULL));
     OK(cu->cuMemFree_v2(a));
 }
