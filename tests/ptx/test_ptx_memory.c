@@ -447,7 +447,7 @@ static void test_refused(void **state)
         const char *body, *say;
     } cases[] = {
         {"wibble.u32 %r1, %r2;", "line 7: unknown opcode 'wibble.u32'"},
-        {"tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%d1, {%r1, %r2}];", "line 7"},
+        {"tex.2dms.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%d1, {%r1, %r1, %r2, %r2}];", "line 7"},
         {"add.u32 %r1, %r2;", "line 7: operand 3 of 'add.u32' is missing"},
     };
     (void)state;

@@ -207,14 +207,15 @@ static void bad_images_say_why(void **state)
     /* Right, but not done here: opcode and line are named. */
     values[1] = (void *)sizeof(log);
     FAILS(CUDA_ERROR_INVALID_PTX,
-          cu->cuModuleLoadDataEx(&bad,
-                                 ".version 7.0\n.target sm_70\n.address_size 64\n"
-                                 ".visible .global .texref image;\n.visible .entry k()\n{\n"
-                                 "  .reg .f32 %f<6>;\n  mov.f32 %f5, 0f00000000;\n"
-                                 "  tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [image, {%f5, %f5}];\n"
-                                 "  ret;\n}\n",
-                                 3, options, values));
-    assert_non_null(strstr(log, "tex.2d"));
+          cu->cuModuleLoadDataEx(
+              &bad,
+              ".version 7.0\n.target sm_70\n.address_size 64\n"
+              ".visible .global .texref image;\n.visible .entry k()\n{\n"
+              "  .reg .f32 %f<6>;\n  .reg .b32 %r<2>;\n"
+              "  tex.2dms.v4.f32.s32 {%f1, %f2, %f3, %f4}, [image, {%r1, %r1, %r1, %r1}];\n"
+              "  ret;\n}\n",
+              3, options, values));
+    assert_non_null(strstr(log, "tex.2dms"));
     assert_non_null(strstr(log, "9"));
     FAILS(CUDA_ERROR_INVALID_PTX, cu->cuModuleLoadData(&bad, "int main(void) { return 0; }"));
     FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuModuleLoadData(&bad, NULL));
