@@ -1,5 +1,6 @@
 /* Texture and surface instructions of a strip: handles to objects, then lane by lane. */
 #include "gpu-proxy/cpu/jit/helpers_tex.h"
+#include "gpu-proxy/cpu/jit/tex_fast.h"
 
 #include <string.h>
 
@@ -48,6 +49,11 @@ static void read_lanes(const cpu_texture_t *t, const cpu_tex_sampler_t *s,
 {
     const cpu_tex_read_t read = {what->op.how, what->op.geometry, what->op.component,
                                  what->op.integer};
+    if ((mask & (mask - 1)) != 0 &&
+        (what->wide ? cpu_tex_fast_v4(&t->image, s, what, mask, args)
+                    : cpu_tex_fast_v3(&t->image, s, what, mask, args))) {
+        return;
+    }
     for (uint32_t m = mask; m != 0; m &= m - 1) {
         unsigned lane = (unsigned)__builtin_ctz(m);
         uint32_t out[4];

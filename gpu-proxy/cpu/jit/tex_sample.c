@@ -180,21 +180,18 @@ static void border(const source_t *s, uint32_t out[4])
     }
 }
 
-static void texel(const source_t *s, int32_t x, int32_t y, int32_t z, uint32_t out[4])
+/* Where the texel of three indices is; NULL: border. */
+static const uint8_t *texel(const source_t *s, int32_t x, int32_t y, int32_t z)
 {
     if (x < 0 || y < 0 || z < 0) {
-        border(s, out);
-        return;
+        return NULL;
     }
     const cpu_tex_level_t *l = s->level;
-    cpu_texel_read(s->image, s->sampler,
-                   l->data + (uint64_t)z * l->slice + (uint64_t)y * l->row +
-                       (uint64_t)x * s->image->bytes,
-                   out);
+    return l->data + (uint64_t)z * l->slice + (uint64_t)y * l->row + (uint64_t)x * s->image->bytes;
 }
 
 /* A texel one step outside a face: of the face that lies there. */
-static void beyond(const source_t *s, int64_t x, int64_t y, int32_t z, uint32_t out[4])
+static const uint8_t *beyond(const source_t *s, int64_t x, int64_t y, int32_t z)
 {
     float n = (float)s->level->width, d[3], u, v;
     cube_direction((unsigned)z % 6, (2.0f * (float)x + 1.0f) / n - 1.0f,
@@ -202,24 +199,48 @@ static void beyond(const source_t *s, int64_t x, int64_t y, int32_t z, uint32_t 
     unsigned face = cube_face(d, &u, &v);
     int32_t i = place(whole_of(u * n, s->level->width), s->level->width, CPU_ADDRESS_CLAMP);
     int32_t j = place(whole_of(v * n, s->level->width), s->level->width, CPU_ADDRESS_CLAMP);
-    texel(s, i, j, z - z % 6 + (int32_t)face, out);
+    return texel(s, i, j, z - z % 6 + (int32_t)face);
 }
 
-static void texel_at(const source_t *s, const axis_t axis[3], unsigned corner, uint32_t out[4])
+/* Corner k of a footprint: bit d says which texel of dimension d. */
+static const uint8_t *corner_at(const source_t *s, const axis_t axis[3], unsigned corner)
 {
     int64_t i[3];
     for (unsigned d = 0; d < 3; d++) {
         i[d] = axis[d].first + (corner >> d & 1);
     }
     if (s->seam && (i[0] < 0 || i[1] < 0 || i[0] >= axis[0].size || i[1] >= axis[1].size)) {
-        beyond(s, i[0], i[1], (int32_t)i[2], out);
-        return;
+        return beyond(s, i[0], i[1], (int32_t)i[2]);
     }
     int32_t at[3];
     for (unsigned d = 0; d < 3; d++) {
         at[d] = place(i[d], axis[d].size, axis[d].mode);
     }
-    texel(s, at[0], at[1], at[2], out);
+    return texel(s, at[0], at[1], at[2]);
+}
+
+static void texel_at(const source_t *s, const axis_t axis[3], unsigned corner, uint32_t out[4])
+{
+    const uint8_t *at = corner_at(s, axis, corner);
+    if (at == NULL) {
+        border(s, out);
+    } else {
+        cpu_texel_read(s->image, s->sampler, at, out);
+    }
+}
+
+/* The same for a filter, times `scale`. */
+static void raw_at(const source_t *s, const axis_t axis[3], unsigned corner, float scale,
+                   float out[4])
+{
+    const uint8_t *at = corner_at(s, axis, corner);
+    if (at != NULL) {
+        cpu_texel_raw(s->image, s->sampler, at, out);
+        return;
+    }
+    for (unsigned c = 0; c < 4; c++) {
+        out[c] = c < s->image->channels ? s->sampler->border[c] * scale : 0.0f;
+    }
 }
 
 /* Where three faces meet there is no fourth texel: the mean of the three stands for it. */
@@ -302,17 +323,14 @@ static footprint_t footprint(const source_t *s, const cpu_tex_read_t *read,
     return f;
 }
 
-/* The weighted sum of 2, 4 or 8 texels. */
+/* The weighted sum of 2, 4 or 8 texels. Integers are summed as they are and divided at the end. */
 static void blend(const source_t *s, const footprint_t *f, uint32_t out[4])
 {
     unsigned corners = 1u << f->count;
+    float scale = cpu_texel_scale(s->image, s->sampler);
     float texels[8][4], sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     for (unsigned k = 0; k < corners; k++) {
-        uint32_t words[4];
-        texel_at(s, f->axis, k, words);
-        for (unsigned c = 0; c < 4; c++) {
-            texels[k][c] = float_of(words[c]);
-        }
+        raw_at(s, f->axis, k, scale, texels[k]);
     }
     if (s->seam) {
         fill_corner(s, f->axis, texels);
@@ -327,7 +345,7 @@ static void blend(const source_t *s, const footprint_t *f, uint32_t out[4])
         }
     }
     for (unsigned c = 0; c < 4; c++) {
-        out[c] = bits_of(sum[c]);
+        out[c] = bits_of(sum[c] / scale);
     }
 }
 

@@ -99,6 +99,34 @@ void cpu_texel_read(const cpu_tex_image_t *image, const cpu_tex_sampler_t *sampl
     }
 }
 
+float cpu_texel_scale(const cpu_tex_image_t *image, const cpu_tex_sampler_t *sampler)
+{
+    static const float scales[] = {[CPU_TEXEL_U8] = 255.0f,
+                                   [CPU_TEXEL_U16] = 65535.0f,
+                                   [CPU_TEXEL_S8] = 127.0f,
+                                   [CPU_TEXEL_S16] = 32767.0f,
+                                   [CPU_TEXEL_F32] = 1.0f};
+    return sampler->to_float && !sampler->srgb ? scales[image->texel] : 1.0f;
+}
+
+void cpu_texel_raw(const cpu_tex_image_t *image, const cpu_tex_sampler_t *sampler,
+                   const uint8_t *at, float out[4])
+{
+    float scale = cpu_texel_scale(image, sampler);
+    cpu_tex_sampler_t plain = {.to_float = sampler->to_float && scale == 1.0f,
+                               .srgb = sampler->srgb};
+    bool is_signed = image->texel == CPU_TEXEL_S8 || image->texel == CPU_TEXEL_S16;
+    uint32_t words[4];
+    cpu_texel_read(image, &plain, at, words);
+    for (unsigned c = 0; c < 4; c++) {
+        if (scale == 1.0f) {
+            out[c] = float_of(words[c]);
+        } else { /* the lowest signed number stands for -1 like the one above it */
+            out[c] = is_signed ? fmaxf((float)(int32_t)words[c], -scale) : (float)words[c];
+        }
+    }
+}
+
 /* An integer or float word to an integer of the texel, saturated. Floats go to [0, 1] or [-1, 1]. */
 static int64_t saturate(uint32_t word, bool is_float, bool is_signed, int64_t low, int64_t high)
 {

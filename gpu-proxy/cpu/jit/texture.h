@@ -119,6 +119,11 @@ void cpu_tex_sample(const cpu_tex_image_t *image, const cpu_tex_sampler_t *sampl
 /* A texel as it lies in memory to four words, without filtering (tex_texel.c). */
 void cpu_texel_read(const cpu_tex_image_t *image, const cpu_tex_sampler_t *sampler,
                     const uint8_t *at, uint32_t out[4]);
+/* What a filter blends: channels as floats that cpu_texel_scale has not divided yet. */
+void cpu_texel_raw(const cpu_tex_image_t *image, const cpu_tex_sampler_t *sampler,
+                   const uint8_t *at, float out[4]);
+/* 255 for bytes read as [0, 1], and so on; 1 for what is a float as it is. */
+float cpu_texel_scale(const cpu_tex_image_t *image, const cpu_tex_sampler_t *sampler);
 /* sust.p: four words (floats if `is_float`) to a texel; what does not fit is saturated. */
 void cpu_texel_write(const cpu_tex_image_t *image, const uint32_t in[4], bool is_float,
                      uint8_t *at);
