@@ -167,6 +167,27 @@ static bool shares_loads(const cpu_analysis_t *a)
     return false;
 }
 
+/* Warps that wait for their own lanes, and only for these, are groups of their own. */
+static bool has_syncs(const cpu_analysis_t *a)
+{
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        if (a->nodes[b].sync != CPU_SYNC_NONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_spins(const cpu_analysis_t *a)
+{
+    for (uint32_t l = 0; l < a->loop_count; l++) {
+        if (a->loops[l].deferred) {
+            return true;
+        }
+    }
+    return false;
+}
+
 gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, bool avx512)
 {
     unsigned lanes = avx512 ? V4_LANES : V3_LANES;
@@ -190,11 +211,11 @@ gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, boo
         c->width = lanes;
         cpu_analyse_forms(a);
     }
-    unsigned strips = counted || c->width == 1 ? 1
-                      : o->strips              ? o->strips
-                                               : strips_for(a, lanes, registers);
-    bool one_group =
-        o->strips == 0 && !counted && c->width > 1 && worth_one_group(a, lanes, registers);
+    unsigned strips = counted || c->width == 1 || has_syncs(a) ? 1
+                      : o->strips                              ? o->strips
+                                                               : strips_for(a, lanes, registers);
+    bool one_group = o->strips == 0 && !counted && c->width > 1 && !has_spins(a) &&
+                     worth_one_group(a, lanes, registers);
     strips = one_group ? all_strips(c) : strips;
     if (strips != 1) {
         c->strips = strips;

@@ -88,7 +88,8 @@ static waiting_t look_at_groups(const cpu_code_t *code, const cpu_launch_t *laun
         }
         w.some |= h->waits;
         w.all &= h->waits;
-        w.elsewhere |= h->yielded != 0;
+        w.elsewhere |= h->yielded != 0 || h->waits == 0 ||
+                       h->barriers[__builtin_ctz(h->waits)].came != h->living;
         for (uint32_t left = h->waits; left != 0; left &= left - 1) {
             uint32_t b = (uint32_t)__builtin_ctz(left);
             w.counted |= (uint32_t)(h->barriers[b].expected != 0) << b;

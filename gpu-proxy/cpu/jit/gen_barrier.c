@@ -219,10 +219,14 @@ void gen_barrier_release(cpu_gen_t *gen)
     }
 }
 
-/* bar.arrive: counts whole warps, and goes on. */
+/* bar.arrive: counts threads and goes on; all that live are a whole warp (and a group). */
 void gen_barrier_arrive(cpu_gen_t *gen)
 {
-    val_t id = gen_src(gen, 0, PTX_U32, false);
-    count_up(gen, launch_counter(gen, offsetof(cpu_launch_t, bar_arrived), id),
-             LLVMConstInt(gen->i32, 32, 0));
+    val_t id = gen_src(gen, 0, PTX_U32, false), count = LLVMConstInt(gen->i32, 32, 0);
+    if (gen->mask != NULL && gen->flow->living != NULL) {
+        val_t here = gen_bits(gen, gen->mask);
+        val_t whole = LLVMBuildICmp(gen->b, LLVMIntEQ, here, gen_sync_living(gen, 0), "");
+        count = LLVMBuildSelect(gen->b, whole, count, gen_call1(gen, "llvm.ctpop", here), "");
+    }
+    count_up(gen, launch_counter(gen, offsetof(cpu_launch_t, bar_arrived), id), count);
 }

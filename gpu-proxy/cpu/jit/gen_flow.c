@@ -85,7 +85,9 @@ static void add_lanes(cpu_gen_t *gen, val_t slot, val_t lanes)
 
 void gen_send(cpu_gen_t *gen, uint32_t node, unsigned g, val_t lanes)
 {
-    if (node != CPU_NODE_EXIT) {
+    if (node == CPU_NODE_EXIT) {
+        gen_sync_end_lanes(gen, g, lanes);
+    } else {
         add_lanes(gen, gen_waiting(gen, node, g), lanes);
     }
 }
@@ -186,12 +188,15 @@ static void start(cpu_gen_t *gen)
     }
     for (unsigned g = 0; g < gen->G; g++) {
         masks[g] = gen_valid_lanes(gen, g);
-        LLVMBuildStore(gen->b, masks[g], gen_waiting(gen, 0, g));
     }
     if (w->need_fast) {
         block_t part = gen_block(gen, "part");
         LLVMBuildCondBr(gen->b, gen_all_set(gen, masks), w->fast[0], part);
         LLVMPositionBuilderAtEnd(gen->b, part);
+    }
+    for (unsigned g = 0; g < gen->G; g++) {
+        LLVMBuildStore(gen->b, masks[g], gen_waiting(gen, 0, g));
+        gen_sync_end_lanes(gen, g, LLVMBuildNot(gen->b, masks[g], ""));
     }
     LLVMBuildBr(gen->b, w->test[0]);
 }
@@ -251,6 +256,7 @@ bool gen_function(cpu_gen_t *gen)
     make_slots(gen);
     if (w->need_masks) {
         make_masks(gen);
+        gen_sync_start(gen);
     }
     gen_layout_context(gen);
     LLVMBuildBr(gen->b, go);

@@ -87,6 +87,7 @@ static void run_part(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
     }
     gen->node = b;
     gen->masked = true;
+    gen_sync_wait(gen, b);
     gen_node_body(gen, n);
     switch (n->end) {
     case CPU_END_BRANCH:

@@ -9,7 +9,9 @@ static void find_parts(cpu_gen_t *gen)
     const cpu_analysis_t *a = gen->a;
     bool full = gen_group_is_full(gen);
     for (uint32_t k = 0; k < w->barrier_count; k++) {
-        full = full && !a->crowded[w->barriers[k]]; /* some may wait there while others go on */
+        uint32_t next = a->nodes[w->barriers[k]].succ[0];
+        full = full && (next == CPU_NODE_EXIT ||
+                        !a->crowded[next]); /* some may wait there while others go on */
     }
     w->parts = cpu_arena_alloc(gen->arena, a->node_count, 1);
     w->waits = cpu_arena_alloc(gen->arena, a->node_count, 1);
@@ -17,7 +19,7 @@ static void find_parts(cpu_gen_t *gen)
     w->waits[0] = !gen_group_is_full(gen);
     for (uint32_t b = 0; b < a->node_count; b++) {
         const cpu_node_t *n = &a->nodes[b];
-        w->parts[b] = !full || a->crowded[b] || a->thinned[b];
+        w->parts[b] = !full || a->crowded[b] || a->thinned[b] || n->sync != CPU_SYNC_NONE;
         for (unsigned s = 0; s < (n->end == CPU_END_BRANCH ? 2 : 1); s++) {
             if (n->succ[s] != CPU_NODE_EXIT && (w->parts[b] || a->divergent[b])) {
                 w->waits[n->succ[s]] = true;
@@ -65,6 +67,7 @@ static void make_masked_blocks(cpu_gen_t *gen)
     w->done = gen_block(gen, "done");
     for (uint32_t b = 0; b < n; b++) {
         const cpu_node_t *node = &gen->a->nodes[b];
+        w->meets[b] |= node->sync == CPU_SYNC_ALL && !gen->a->crowded[b];
         uint32_t p = node->end == CPU_END_BARRIER ? node->succ[0]
                      : gen->a->divergent[b]       ? node->ipdom
                                                   : CPU_NODE_EXIT;
@@ -108,13 +111,11 @@ static void find_barriers(cpu_gen_t *gen)
 static void find_spins(cpu_gen_t *gen)
 {
     gen_flow_t *w = gen->flow;
-    w->spins = cpu_arena_alloc(gen->arena, gen->a->loop_count + 1, sizeof *w->spins);
+    w->spins = cpu_arena_alloc(gen->arena, gen->a->node_count + 1, sizeof *w->spins);
     for (uint32_t b = 0; b < gen->a->node_count; b++) {
-        for (uint32_t l = 0; l < gen->a->loop_count; l++) {
-            if (gen->a->loops[l].deferred && gen->a->loops[l].header == b) {
-                w->spins[w->spin_count++] = b;
-                cpu_bits_or(w->saved, gen->a->live_in[b], gen->f->reg_count);
-            }
+        if (gen_yield_spins(gen, b) || gen->a->nodes[b].sync != CPU_SYNC_NONE) {
+            w->spins[w->spin_count++] = b;
+            cpu_bits_or(w->saved, gen->a->live_in[b], gen->f->reg_count);
         }
     }
 }

@@ -18,8 +18,13 @@ typedef struct gen_flow {
     cpu_bits_t saved_parts; /* behind one that a part of the lanes may reach */
     bool any_parts;         /* of the lanes may stop at a barrier or in a spin loop */
     uint32_t spin_count;
-    uint32_t *spins;  /* headers of deferred loops, in order: where a group may give way */
+    /* In order: headers of deferred loops, where a group may give way, and nodes at which lanes of a
+     * warp wait for each other. */
+    uint32_t *spins;
     val_t patience;   /* slot: back-edges until it does */
+    bool any_sync;    /* lanes of a warp wait for each other */
+    val_t *living;    /* then, per strip: slot of the lanes that have not ended */
+    val_t forced;     /* and slot: nobody else can move, do not wait */
     block_t give_way; /* with masks */
     uint32_t *at;     /* per register: offset in the context */
     uint32_t context_bytes;
@@ -77,14 +82,25 @@ void gen_barrier_resume(cpu_gen_t *gen, uint32_t k);
 void gen_barrier_save(cpu_gen_t *gen);    /* who waits where */
 void gen_barrier_release(cpu_gen_t *gen); /* who may go on does, the others wait as before */
 
+/* gen_sync.c: where the lanes of a warp wait for each other */
+void gen_sync_start(cpu_gen_t *gen);
+val_t gen_sync_living(cpu_gen_t *gen, unsigned g); /* i32: bit per lane that has not ended */
+void gen_sync_end_lanes(cpu_gen_t *gen, unsigned g, val_t lanes);
+void gen_sync_resume(cpu_gen_t *gen);
+/* Keeps those lanes of node b waiting (gen->masks) that wait for lanes elsewhere. */
+void gen_sync_wait(cpu_gen_t *gen, uint32_t b);
+/* Nobody waits but at such nodes, and behind barriers: where all goes on. */
+void gen_sync_rescan(cpu_gen_t *gen);
+
 /* gen_yield.c: giving way in spin loops, and going on with masks */
 void gen_yield_start(cpu_gen_t *gen);
 /* Before a back-edge to node `to`, every lane active. */
 void gen_yield_fast(cpu_gen_t *gen, uint32_t to);
 void gen_yield_resume_fast(cpu_gen_t *gen, uint32_t j);
 bool gen_yield_spins(const cpu_gen_t *gen, uint32_t node); /* is it a spin loop's header? */
-void gen_yield_rescan(cpu_gen_t *gen); /* nobody waits but in spin loops and behind barriers */
-void gen_yield_done(cpu_gen_t *gen);   /* nobody waits but behind barriers */
-void gen_yield_resume(cpu_gen_t *gen); /* with masks */
+val_t gen_yield_arrived(cpu_gen_t *gen); /* i1: do lanes wait behind barriers? NULL: they cannot */
+void gen_yield_rescan(cpu_gen_t *gen);   /* nobody waits but in spin loops and behind barriers */
+void gen_yield_done(cpu_gen_t *gen);     /* nobody waits but behind barriers */
+void gen_yield_resume(cpu_gen_t *gen);   /* with masks */
 
 #endif

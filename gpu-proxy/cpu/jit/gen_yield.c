@@ -22,8 +22,8 @@ void gen_yield_start(cpu_gen_t *gen)
 
 bool gen_yield_spins(const cpu_gen_t *gen, uint32_t node)
 {
-    for (uint32_t j = 0; j < gen->flow->spin_count; j++) {
-        if (gen->flow->spins[j] == node) {
+    for (uint32_t l = 0; l < gen->a->loop_count; l++) {
+        if (gen->a->loops[l].deferred && gen->a->loops[l].header == node) {
             return true;
         }
     }
@@ -55,7 +55,7 @@ void gen_yield_fast(cpu_gen_t *gen, uint32_t to)
 {
     gen_flow_t *w = gen->flow;
     for (uint32_t j = 0; j < w->spin_count; j++) {
-        if (w->spins[j] != to) {
+        if (w->spins[j] != to || !gen_yield_spins(gen, to)) {
             continue;
         }
         block_t leave = gen_block(gen, "give_way");
@@ -77,14 +77,10 @@ void gen_yield_resume_fast(cpu_gen_t *gen, uint32_t j)
 
 /* ---- with masks ---- */
 
-static void give_way(cpu_gen_t *gen)
+/* Leaves with all that waits, at nodes and behind barriers. */
+static void leave_parted(cpu_gen_t *gen, int64_t flags)
 {
     gen_flow_t *w = gen->flow;
-    LLVMPositionBuilderAtEnd(gen->b, w->give_way);
-    if (!w->any_parts) {
-        LLVMBuildUnreachable(gen->b);
-        return;
-    }
     gen_barrier_save(gen);
     for (uint32_t j = 0; j < w->spin_count * gen->G; j++) {
         val_t slot = gen_waiting(gen, w->spins[j / gen->G], j % gen->G);
@@ -92,56 +88,72 @@ static void give_way(cpu_gen_t *gen)
                        gen_spinning_at(gen, j / gen->G, j % gen->G));
     }
     gen_copy_registers(gen, w->saved_parts, true);
-    LLVMBuildRet(gen->b, gen_state_value(gen, gen_state_parted(gen) | CPU_STATE_YIELD));
+    LLVMBuildRet(gen->b, gen_state_value(gen, gen_state_parted(gen) | flags));
 }
 
-/* The next iteration of all spin loops in which lanes wait: of the first, and from there the search
- * for waiting lanes comes to the others. */
+static void give_way(cpu_gen_t *gen)
+{
+    LLVMPositionBuilderAtEnd(gen->b, gen->flow->give_way);
+    if (gen->flow->any_parts) {
+        leave_parted(gen, CPU_STATE_YIELD);
+    } else {
+        LLVMBuildUnreachable(gen->b);
+    }
+}
+
+/* The next iteration of all spin loops in which lanes wait. The search begins with the first node at
+ * which any may wait: those that have come together go on as well. */
 void gen_yield_rescan(cpu_gen_t *gen)
 {
     gen_flow_t *w = gen->flow;
+    val_t any = NULL;
+    uint32_t lowest = 0;
     LLVMPositionBuilderAtEnd(gen->b, w->rescan);
-    for (uint32_t j = 0; j < w->spin_count; j++) {
-        if (!w->waits[w->spins[j]]) {
-            continue;
+    for (uint32_t j = w->spin_count; j-- > 0;) {
+        uint32_t b = w->spins[j];
+        lowest = w->waits[b] ? b : lowest;
+        if (w->waits[b] && gen_yield_spins(gen, b)) {
+            val_t some = gen_any_waiting(gen, b);
+            any = any == NULL ? some : LLVMBuildOr(gen->b, any, some, "");
         }
-        block_t again = gen_block(gen, ""), next = gen_block(gen, "");
-        LLVMBuildCondBr(gen->b, gen_any_waiting(gen, w->spins[j]), again, next);
+    }
+    if (any != NULL) {
+        block_t again = gen_block(gen, ""), none = gen_block(gen, "");
+        LLVMBuildCondBr(gen->b, any, again, none);
         LLVMPositionBuilderAtEnd(gen->b, again);
         gen_poll_cancel(gen);
         lose_patience(gen, w->give_way);
-        LLVMBuildBr(gen->b, w->run[w->spins[j]]);
-        LLVMPositionBuilderAtEnd(gen->b, next);
+        LLVMBuildBr(gen->b, gen_chain(gen, lowest));
+        LLVMPositionBuilderAtEnd(gen->b, none);
     }
-    LLVMBuildBr(gen->b, w->done);
+    gen_sync_rescan(gen);
     give_way(gen);
 }
 
-void gen_yield_done(cpu_gen_t *gen)
+val_t gen_yield_arrived(cpu_gen_t *gen)
 {
-    gen_flow_t *w = gen->flow;
-    LLVMPositionBuilderAtEnd(gen->b, w->done);
     val_t any = NULL;
-    for (uint32_t k = 0; k < w->barrier_count * gen->G; k++) {
+    for (uint32_t k = 0; k < gen->flow->barrier_count * gen->G; k++) {
         if (gen_barrier_parts(gen, k / gen->G)) {
             val_t lanes = gen_load_mask(gen, gen->arrived[k]);
             any = any == NULL ? lanes : LLVMBuildOr(gen->b, any, lanes, "");
         }
     }
+    return any == NULL ? NULL : gen_any(gen, any);
+}
+
+void gen_yield_done(cpu_gen_t *gen)
+{
+    LLVMPositionBuilderAtEnd(gen->b, gen->flow->done);
+    val_t any = gen_yield_arrived(gen);
     block_t end = gen_block(gen, "end");
     if (any == NULL) {
         LLVMBuildBr(gen->b, end);
     } else {
         block_t stop = gen_block(gen, "stop");
-        LLVMBuildCondBr(gen->b, gen_any(gen, any), stop, end);
+        LLVMBuildCondBr(gen->b, any, stop, end);
         LLVMPositionBuilderAtEnd(gen->b, stop);
-        gen_barrier_save(gen);
-        for (uint32_t j = 0; j < w->spin_count * gen->G; j++) {
-            LLVMBuildStore(gen->b, LLVMConstInt(gen->i32, 0, 0),
-                           gen_spinning_at(gen, j / gen->G, j % gen->G));
-        }
-        gen_copy_registers(gen, w->saved_parts, true);
-        LLVMBuildRet(gen->b, gen_state_value(gen, gen_state_parted(gen)));
+        leave_parted(gen, 0);
     }
     LLVMPositionBuilderAtEnd(gen->b, end);
     LLVMBuildRet(gen->b, gen_state_value(gen, CPU_STATE_DONE));
@@ -170,5 +182,6 @@ void gen_yield_resume(cpu_gen_t *gen)
         }
         lowest = header < lowest ? header : lowest;
     }
+    gen_sync_resume(gen);
     LLVMBuildBr(gen->b, lowest == CPU_NODE_EXIT ? w->done : gen_chain(gen, lowest));
 }

@@ -11,7 +11,8 @@
  * no lane waits inside the loop. So while node b runs, other lanes wait only at later nodes, or at the
  * header of a loop around b. Deferred loops are the exception: lanes that may wait for each other spin
  * there. Their next iteration begins only when no lane waits anywhere else, so that those that have
- * left the loop can do what the others wait for. */
+ * left the loop can do what the others wait for. So lanes that have passed such a loop may be far
+ * ahead; where a warp must be together (sync) they wait for those behind. */
 #ifndef CPU_ANALYSIS_H
 #define CPU_ANALYSIS_H
 
@@ -28,11 +29,20 @@ typedef enum {
     CPU_END_BARRIER   /* succ[0], behind the barrier `last` */
 } cpu_end_t;
 
+/* Does the node begin with an instruction for which the lanes of a warp wait for each other? Nodes are
+ * cut there only in kernels with spin loops: in others, lanes come together anyway. */
+typedef enum {
+    CPU_SYNC_NONE = 0,
+    CPU_SYNC_SOME, /* those in its member mask */
+    CPU_SYNC_ALL   /* all that have not ended */
+} cpu_sync_t;
+
 typedef struct {
     uint32_t first, count; /* instructions, without the one that ends the node */
     uint32_t last;         /* the ending instruction, or PTX_NONE */
     uint8_t end;           /* cpu_end_t */
     uint8_t negated;
+    uint8_t sync;   /* cpu_sync_t */
     uint32_t guard; /* predicate register of a BRANCH */
     uint32_t succ[2];
     uint32_t loop;  /* innermost, or CPU_NO_LOOP */
@@ -98,7 +108,7 @@ typedef struct {
 
 /* Control flow, liveness: independent of config. */
 void cpu_analyse_flow(cpu_analysis_t *a);
-void cpu_analyse_spin(cpu_analysis_t *a); /* a part of it: loops[].deferred */
+bool cpu_analyse_spin(cpu_analysis_t *a); /* a part of it: loops[].deferred; are there any? */
 void cpu_analyse_live(cpu_analysis_t *a);
 /* Forms and regions under a->config; may be called again with another one. */
 void cpu_analyse_forms(cpu_analysis_t *a);
@@ -137,6 +147,8 @@ void cpu_visit_uses(const ptx_function_t *f, const ptx_instr_t *i, cpu_reg_visit
 
 bool cpu_sreg_needs_warp(uint32_t sreg);
 bool cpu_instr_needs_warp(const ptx_instr_t *i);
+/* Do lanes wait for each other there? Then which source names them. */
+bool cpu_instr_syncs_warp(const ptx_instr_t *i, unsigned *members);
 
 static inline uint32_t cpu_reg_bits(const ptx_function_t *f, uint32_t reg)
 {

@@ -5,6 +5,7 @@
 
 typedef struct {
     cpu_analysis_t *a;
+    bool cut;   /* nodes where the lanes of a warp wait for each other */
     uint32_t n; /* nodes */
     cpu_node_t *nodes;
     cpu_bits_t *dom;
@@ -26,11 +27,84 @@ static bool splits_node(const ptx_instr_t *i)
     return i->op == PTX_OP_BAR && i->mode != PTX_BAR_ARRIVE && i->guard != PTX_NONE;
 }
 
+typedef struct {
+    uint32_t reg;
+    unsigned count;
+} defs_of_t;
+
+static void count_def(void *context, uint32_t reg)
+{
+    defs_of_t *d = context;
+    d->count += reg == d->reg;
+}
+
+static bool is_all_ones(const ptx_function_t *f, const ptx_operand_t *o)
+{
+    defs_of_t d = {.reg = o->index};
+    const ptx_operand_t *value = o;
+    for (uint32_t k = 0; o->kind == PTX_OPERAND_REG && k < f->instr_count; k++) {
+        const ptx_instr_t *i = &f->instrs[k];
+        unsigned before = d.count;
+        cpu_visit_defs(f, i, count_def, &d);
+        if (d.count != before) {
+            value = i->op == PTX_OP_MOV && i->guard == PTX_NONE ? ptx_src(f, i, 0) : o;
+        }
+    }
+    return d.count <= 1 && value->kind == PTX_OPERAND_IMM && (uint32_t)value->value == UINT32_MAX;
+}
+
+static cpu_sync_t sync_of(const ptx_function_t *f, const ptx_instr_t *i)
+{
+    unsigned members;
+    if (!cpu_instr_syncs_warp(i, &members)) {
+        return CPU_SYNC_NONE;
+    }
+    bool all = i->guard == PTX_NONE && is_all_ones(f, ptx_src(f, i, members));
+    return all ? CPU_SYNC_ALL : CPU_SYNC_SOME;
+}
+
+static uint32_t count_syncs(const ptx_function_t *f)
+{
+    uint32_t n = 0;
+    unsigned members;
+    for (uint32_t k = 0; k < f->instr_count; k++) {
+        n += cpu_instr_syncs_warp(&f->instrs[k], &members);
+    }
+    return n;
+}
+
+/* Cuts nodes so that each instruction at which a warp comes together begins one; the parts become
+ * nodes `extra` and on. */
+static uint32_t cut_at_syncs(flow_t *w, uint32_t b, uint32_t extra)
+{
+    const ptx_function_t *f = w->a->f;
+    for (uint32_t k = 0; k < w->nodes[b].count; k++) {
+        cpu_sync_t sync = sync_of(f, &f->instrs[w->nodes[b].first + k]);
+        if (sync == CPU_SYNC_NONE) {
+            continue;
+        }
+        if (k > 0) {
+            cpu_node_t *n = &w->nodes[b], *rest = &w->nodes[extra];
+            *rest = *n;
+            rest->first += k;
+            rest->count -= k;
+            n->count = k;
+            n->last = n->guard = PTX_NONE;
+            n->end = CPU_END_JUMP;
+            n->succ[0] = n->succ[1] = extra;
+            b = extra++;
+            k = 0;
+        }
+        w->nodes[b].sync = (uint8_t)sync;
+    }
+    return extra;
+}
+
 /* One node per block, and one more for each guarded barrier. */
 static void make_nodes(flow_t *w)
 {
     const ptx_function_t *f = w->a->f;
-    uint32_t extra = 0;
+    uint32_t extra = w->cut ? count_syncs(f) : 0;
     for (uint32_t b = 0; b < f->block_count; b++) {
         extra += splits_node(&f->instrs[f->blocks[b].first + f->blocks[b].count - 1]);
     }
@@ -89,7 +163,11 @@ static void make_nodes(flow_t *w)
         if (n->end == CPU_END_BRANCH && n->succ[0] == n->succ[1]) {
             n->end = CPU_END_JUMP;
         }
+        if (w->cut) {
+            extra = cut_at_syncs(w, b, extra);
+        }
     }
+    w->n = extra;
 }
 
 static void find_post_order(flow_t *w)
@@ -377,24 +455,32 @@ static void find_postdominators(cpu_analysis_t *a)
     }
 }
 
-void cpu_analyse_flow(cpu_analysis_t *a)
+/* True if there are spin loops. */
+static bool analyse(cpu_analysis_t *a, bool cut)
 {
-    flow_t w = {.a = a};
+    flow_t w = {.a = a, .cut = cut};
     make_nodes(&w);
     if (a->trouble != NULL) {
-        return;
+        return false;
     }
     find_post_order(&w);
     find_dominators(&w);
     find_loops(&w);
     if (a->trouble != NULL) {
-        return;
+        return false;
     }
     const uint32_t *number = order_nodes(&w);
     if (a->trouble != NULL) {
-        return;
+        return false;
     }
     publish(&w, number);
     find_postdominators(a);
-    cpu_analyse_spin(a);
+    return cpu_analyse_spin(a);
+}
+
+void cpu_analyse_flow(cpu_analysis_t *a)
+{
+    if (analyse(a, false) && count_syncs(a->f) > 0) {
+        analyse(a, true);
+    }
 }

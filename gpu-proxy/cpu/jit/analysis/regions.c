@@ -97,7 +97,8 @@ static bool waited_for(const split_t *t, unsigned other, uint32_t b, uint32_t re
             continue;
         }
         uint32_t spin = deferred_at(a, x);
-        if (x > b || (spin != CPU_NO_LOOP && b > a->loops[spin].last)) {
+        if (x > b || a->nodes[x].sync != CPU_SYNC_NONE ||
+            (spin != CPU_NO_LOOP && b > a->loops[spin].last)) {
             return true;
         }
         for (uint32_t l = a->nodes[b].loop; l != CPU_NO_LOOP; l = a->loops[l].parent) {
@@ -172,24 +173,75 @@ static uint32_t bypassing_loop(const split_t *t)
     return CPU_NO_LOOP;
 }
 
-/* Can lanes of a side be left behind, in a deferred loop or at a barrier? Then nothing is sure to join
- * them. */
-static bool leaves_behind(const split_t *t)
+static bool on_a_side(const split_t *t, uint32_t node)
+{
+    return cpu_bits_has(t->side[0], node) || cpu_bits_has(t->side[1], node);
+}
+
+static bool passes_barrier(const split_t *t)
 {
     for (uint32_t b = 0; b < t->a->node_count; b++) {
-        if (t->a->nodes[b].end == CPU_END_BARRIER &&
-            (cpu_bits_has(t->side[0], b) || cpu_bits_has(t->side[1], b))) {
-            return true;
-        }
-    }
-    for (uint32_t l = 0; l < t->a->loop_count; l++) {
-        uint32_t h = t->a->loops[l].header;
-        if (t->a->loops[l].deferred &&
-            (cpu_bits_has(t->side[0], h) || cpu_bits_has(t->side[1], h))) {
+        if (t->a->nodes[b].end == CPU_END_BARRIER && on_a_side(t, b)) {
             return true;
         }
     }
     return false;
+}
+
+/* Can lanes of a side be left behind, in a deferred loop or where they wait for others? Then nothing
+ * is sure to join them but a barrier. */
+static bool leaves_behind(const split_t *t)
+{
+    for (uint32_t b = 0; b < t->a->node_count; b++) {
+        if (t->a->nodes[b].sync != CPU_SYNC_NONE && on_a_side(t, b)) {
+            return true;
+        }
+    }
+    for (uint32_t l = 0; l < t->a->loop_count; l++) {
+        if (t->a->loops[l].deferred && on_a_side(t, t->a->loops[l].header)) {
+            return true;
+        }
+    }
+    return passes_barrier(t);
+}
+
+/* Does node q end with the barrier of the whole CTA? */
+static bool ends_with_full_barrier(const cpu_analysis_t *a, uint32_t q)
+{
+    const cpu_node_t *n = &a->nodes[q];
+    if (n->end != CPU_END_BARRIER || n->succ[0] == CPU_NODE_EXIT) {
+        return false;
+    }
+    const ptx_instr_t *i = &a->f->instrs[n->last];
+    return i->src_count == (i->mode == PTX_BAR_RED ? 2 : 1);
+}
+
+/* Where all lanes are together again whoever was left behind: the first node on all ways at which the
+ * warp waits for every lane, or behind the first barrier that counts every thread, if no lane can wait
+ * at another one before. */
+static uint32_t meeting_place(split_t *t, bool *empty)
+{
+    const cpu_analysis_t *a = t->a;
+    for (uint32_t q = a->nodes[t->d].ipdom; q != CPU_NODE_EXIT; q = a->nodes[q].ipdom) {
+        uint32_t behind = a->nodes[q].succ[0];
+        t->p = q;
+        find_sides(t, empty);
+        if (passes_barrier(t) || bypassing_loop(t) != CPU_NO_LOOP) {
+            continue;
+        }
+        if (a->nodes[q].sync == CPU_SYNC_ALL) {
+            return q;
+        }
+        if (!ends_with_full_barrier(a, q) || behind == t->d || on_a_side(t, behind)) {
+            continue;
+        }
+        t->p = behind;
+        find_sides(t, empty);
+        if (bypassing_loop(t) == CPU_NO_LOOP) {
+            return behind;
+        }
+    }
+    return CPU_NODE_EXIT;
 }
 
 static bool split_at(cpu_analysis_t *a, uint32_t d)
@@ -204,7 +256,7 @@ static bool split_at(cpu_analysis_t *a, uint32_t d)
         find_sides(&t, empty);
     }
     if (t.p != CPU_NODE_EXIT && leaves_behind(&t)) {
-        t.p = CPU_NODE_EXIT;
+        t.p = meeting_place(&t, empty);
         find_sides(&t, empty);
     }
     for (uint32_t b = 0; t.p == CPU_NODE_EXIT && b < a->node_count; b++) {

@@ -1,10 +1,10 @@
 /* Loops in which a lane may wait for what another thread does.
  *
- * A loop is one if it can end by what it has read from memory that others write in the meantime: by
- * the result of an atomic operation, of a volatile or ordered load, or of any load if the loop also
- * has a fence (which makes it look at memory again). What depends on such a result, by data or because
- * a branch on it decides, is tainted; a loop with a tainted way out is deferred. Counted loops around
- * locks and atomic operations whose results do not end the loop stay ordinary ones. */
+ * A loop is one if it can end, or begin again early, by what it has read from memory that others write
+ * in the meantime: by the result of an atomic operation, of a volatile or ordered load, or of any load
+ * if the loop also has a fence (which makes it look at memory again). What depends on such a result, by
+ * data or because a branch on it decides, is tainted; a loop with a tainted way out or back is deferred.
+ * Counted loops around locks, and atomic operations whose results do not end the loop, stay ordinary. */
 #include "gpu-proxy/cpu/jit/analysis/analysis.h"
 
 typedef struct {
@@ -13,6 +13,7 @@ typedef struct {
     bool fenced; /* every load counts */
     cpu_bits_t tainted;
     bool hit, changed;
+    bool again; /* a tainted branch decides whether the next iteration begins */
 } spin_t;
 
 static bool in_loop(const spin_t *w, uint32_t node)
@@ -80,6 +81,7 @@ static void taint_by_branch(spin_t *w, const cpu_node_t *n)
             continue;
         }
         cpu_bits_add(seen, b);
+        w->again |= b == w->loop->header;
         const cpu_node_t *m = &w->a->nodes[b];
         for (uint32_t k = 0; k < m->count; k++) {
             cpu_visit_defs(w->a->f, &w->a->f->instrs[m->first + k], taint, w);
@@ -134,18 +136,21 @@ static bool waits_for_others(cpu_analysis_t *a, const cpu_loop_t *loop)
             }
         }
     } while (w.changed);
-    for (uint32_t b = loop->header; b <= loop->last; b++) {
+    for (uint32_t b = loop->header; b <= loop->last && !w.again; b++) {
         const cpu_node_t *n = &a->nodes[b];
         if (branch_tainted(&w, n) && !(in_loop(&w, n->succ[0]) && in_loop(&w, n->succ[1]))) {
             return true;
         }
     }
-    return false;
+    return w.again;
 }
 
-void cpu_analyse_spin(cpu_analysis_t *a)
+bool cpu_analyse_spin(cpu_analysis_t *a)
 {
+    bool any = false;
     for (uint32_t l = 0; l < a->loop_count; l++) {
         a->loops[l].deferred = waits_for_others(a, &a->loops[l]);
+        any |= a->loops[l].deferred;
     }
+    return any;
 }

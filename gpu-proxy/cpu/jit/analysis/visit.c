@@ -58,9 +58,32 @@ bool cpu_sreg_needs_warp(uint32_t sreg)
     }
 }
 
+bool cpu_instr_syncs_warp(const ptx_instr_t *i, unsigned *members)
+{
+    switch (i->op) {
+    case PTX_OP_BAR_WARP:
+    case PTX_OP_ELECT:
+        *members = 0;
+        return true;
+    case PTX_OP_SHFL:
+        *members = 3;
+        return (i->flags & PTX_F_SYNC) != 0;
+    case PTX_OP_VOTE:
+        *members = 1;
+        return (i->flags & PTX_F_SYNC) != 0;
+    case PTX_OP_MATCH:
+    case PTX_OP_REDUX:
+        *members = 1;
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool cpu_instr_needs_warp(const ptx_instr_t *i)
 {
     switch (i->op) {
+    case PTX_OP_BAR_WARP:
     case PTX_OP_SHFL:
     case PTX_OP_VOTE:
     case PTX_OP_MATCH:
