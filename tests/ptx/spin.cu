@@ -172,6 +172,23 @@ KERNEL lock_many(int *lock, int *count)
     }
 }
 
+// What a lane has loaded behind one loop it still has behind the next, though others load meanwhile.
+KERNEL lock_then_wait(int *lock, int *count, int *out)
+{
+    int me = blockIdx.x * blockDim.x + threadIdx.x, all = gridDim.x * blockDim.x;
+    while (atomicCAS(lock, 0, 1) != 0)
+        ;
+    int before = *(volatile int *)count, cell = *(volatile int *)(out + all + me);
+    *(volatile int *)count = before + 1;
+    int *mine = out + (before & 0) + me;
+    __threadfence();
+    atomicExch(lock, 0);
+    while (*(volatile int *)count != all)
+        ;
+    *mine = cell;
+    out[2 * all + before] = 1;
+}
+
 // The warp comes together behind the lock: what a lane reads then is from before.
 KERNEL lock_then_warp(int *lock, int *count, int *out)
 {

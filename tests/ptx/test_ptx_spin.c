@@ -117,6 +117,23 @@ static void test_many_locks(void **state)
         expect("lock_many", i, host[i], want[i]);
 }
 
+static void test_loads_between_loops(void **state)
+{
+    enum { ALL = 3 * 70 };
+    void *params[] = {&words, &counts, &outs};
+    (void)state;
+    clear();
+    for (int i = 0; i < ALL; i++)
+        host[i] = i * 5 + 1;
+    PT_CHECK(pt_cuda()->cuMemcpyHtoD_v2(outs + ALL * 4, host, ALL * 4));
+    run("lock_then_wait", 3, 70, params);
+    pt_download(host, outs, 3 * ALL * 4);
+    for (int i = 0; i < ALL; i++) {
+        expect("lock_then_wait", (unsigned)i, host[i], i * 5 + 1);
+        expect("lock_then_wait, turns", (unsigned)i, host[2 * ALL + i], 1);
+    }
+}
+
 static void test_warp_meets_behind_lock(void **state)
 {
     enum { ALL = 2 * 128 };
@@ -358,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_locks),
         cmocka_unit_test(test_lock_rounds),
         cmocka_unit_test(test_many_locks),
+        cmocka_unit_test(test_loads_between_loops),
         cmocka_unit_test(test_warp_meets_behind_lock),
         cmocka_unit_test(test_leader_waits),
         cmocka_unit_test(test_warps_of_a_block),

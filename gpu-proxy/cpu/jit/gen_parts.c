@@ -19,7 +19,7 @@ static void find_parts(cpu_gen_t *gen)
     w->waits[0] = !gen_group_is_full(gen);
     for (uint32_t b = 0; b < a->node_count; b++) {
         const cpu_node_t *n = &a->nodes[b];
-        w->parts[b] = !full || a->crowded[b] || a->thinned[b] || n->sync != CPU_SYNC_NONE;
+        w->parts[b] = !full || a->crowded[b] || a->thinned[b] || a->held[b];
         for (unsigned s = 0; s < (n->end == CPU_END_BRANCH ? 2 : 1); s++) {
             if (n->succ[s] != CPU_NODE_EXIT && (w->parts[b] || a->divergent[b])) {
                 w->waits[n->succ[s]] = true;
@@ -67,7 +67,7 @@ static void make_masked_blocks(cpu_gen_t *gen)
     w->done = gen_block(gen, "done");
     for (uint32_t b = 0; b < n; b++) {
         const cpu_node_t *node = &gen->a->nodes[b];
-        w->meets[b] |= node->sync == CPU_SYNC_ALL && !gen->a->crowded[b];
+        w->meets[b] |= gen->a->held[b] && node->sync == CPU_SYNC_ALL && !gen->a->crowded[b];
         uint32_t p = node->end == CPU_END_BARRIER ? node->succ[0]
                      : gen->a->divergent[b]       ? node->ipdom
                                                   : CPU_NODE_EXIT;
@@ -113,7 +113,7 @@ static void find_spins(cpu_gen_t *gen)
     gen_flow_t *w = gen->flow;
     w->spins = cpu_arena_alloc(gen->arena, gen->a->node_count + 1, sizeof *w->spins);
     for (uint32_t b = 0; b < gen->a->node_count; b++) {
-        if (gen_yield_spins(gen, b) || gen->a->nodes[b].sync != CPU_SYNC_NONE) {
+        if (gen_yield_spins(gen, b) || gen->a->held[b]) {
             w->spins[w->spin_count++] = b;
             cpu_bits_or(w->saved, gen->a->live_in[b], gen->f->reg_count);
         }

@@ -19,7 +19,7 @@ void gen_sync_start(cpu_gen_t *gen)
 {
     gen_flow_t *w = gen->flow;
     for (uint32_t j = 0; j < w->spin_count; j++) {
-        w->any_sync |= gen->a->nodes[w->spins[j]].sync != CPU_SYNC_NONE;
+        w->any_sync |= gen->a->held[w->spins[j]];
     }
     if (!w->any_sync && !arrives(gen)) {
         return;
@@ -89,8 +89,7 @@ void gen_sync_wait(cpu_gen_t *gen, uint32_t b)
     gen_flow_t *w = gen->flow;
     const ptx_instr_t *i = &gen->f->instrs[gen->a->nodes[b].first];
     unsigned members = 0;
-    if (!w->any_sync || gen->a->nodes[b].sync == CPU_SYNC_NONE ||
-        !cpu_instr_syncs_warp(i, &members)) {
+    if (!w->any_sync || !gen->a->held[b] || !cpu_instr_syncs_warp(i, &members)) {
         return;
     }
     val_t forced = LLVMBuildLoad2(gen->b, gen->i32, w->forced, ""), any = NULL;
@@ -118,7 +117,7 @@ void gen_sync_rescan(cpu_gen_t *gen)
     uint32_t lowest = 0;
     for (uint32_t j = w->spin_count; w->any_sync && j-- > 0;) {
         uint32_t b = w->spins[j];
-        if (gen->a->nodes[b].sync != CPU_SYNC_NONE && w->waits[b]) {
+        if (gen->a->held[b] && w->waits[b]) {
             val_t some = gen_any_waiting(gen, b);
             any = any == NULL ? some : LLVMBuildOr(gen->b, any, some, "");
             lowest = b;

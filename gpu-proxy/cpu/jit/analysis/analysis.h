@@ -102,6 +102,7 @@ typedef struct {
     bool *divergent;     /* per node: its branch may split the group */
     bool *crowded;       /* per node: other lanes may wait elsewhere while it runs */
     bool *thinned;       /* per node: lanes of the group may have ended before */
+    bool *held;          /* per sync node: lanes may wait there for lanes that are behind */
     bool any_divergent;
     unsigned max_live; /* largest number of varying registers alive at once */
 } cpu_analysis_t;

@@ -529,6 +529,7 @@ void cpu_analyse_forms(cpu_analysis_t *a)
     a->divergent = cpu_arena_alloc(a->arena, a->node_count, 1);
     a->crowded = cpu_arena_alloc(a->arena, a->node_count, 1);
     a->thinned = cpu_arena_alloc(a->arena, a->node_count, 1);
+    a->held = cpu_arena_alloc(a->arena, a->node_count, 1);
     a->any_divergent = false;
     for (uint32_t b = 0; b < a->node_count; b++) {
         const cpu_node_t *n = &a->nodes[b];

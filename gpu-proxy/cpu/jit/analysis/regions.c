@@ -2,10 +2,11 @@
  *
  * A divergent branch d sends some lanes to one side and some to the other, until both meet at its
  * immediate postdominator p - or outside of the loop, if a side can come to p by way of the next
- * iteration: lanes that wait for that see the others pass p. While node b of one side runs, lanes of the other side wait at nodes of
- * theirs, or at p. A register that b writes and that is alive where they wait must be kept apart per
+ * iteration: lanes that wait for that see the others pass p. While node b of one side runs, lanes of
+ * the other side wait at nodes of theirs, or at p. A register that b writes and that is alive where they wait must be kept apart per
  * lane (forced), if they can hold another value of it: if it has other definitions, or if b can run
- * again while they wait, that is if it is in a loop that they have left. */
+ * again while they wait, that is if it is in a loop that they have left, or if lanes of a side may be
+ * left behind and come later. */
 #include "gpu-proxy/cpu/jit/analysis/analysis.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct {
     cpu_analysis_t *a;
     uint32_t d, p;
     cpu_bits_t side[2];
-    bool changed;
+    bool left; /* lanes may be left behind: nodes run again for those that come later */
 } split_t;
 
 static bool loop_contains(const cpu_analysis_t *a, uint32_t loop, uint32_t node)
@@ -97,8 +98,7 @@ static bool waited_for(const split_t *t, unsigned other, uint32_t b, uint32_t re
             continue;
         }
         uint32_t spin = deferred_at(a, x);
-        if (x > b || a->nodes[x].sync != CPU_SYNC_NONE ||
-            (spin != CPU_NO_LOOP && b > a->loops[spin].last)) {
+        if (x > b || a->held[x] || (spin != CPU_NO_LOOP && b > a->loops[spin].last)) {
             return true;
         }
         for (uint32_t l = a->nodes[b].loop; l != CPU_NO_LOOP; l = a->loops[l].parent) {
@@ -125,7 +125,6 @@ static void force(void *context, uint32_t reg)
         v->forced = true;
         v->per_strip = w->t->a->config.strips > 1;
         v->form = (cpu_form_t){.tag = CPU_FORM_VARYING};
-        w->t->changed = true;
     }
 }
 
@@ -138,7 +137,7 @@ static void force_side(split_t *t, unsigned side)
         }
         const cpu_node_t *n = &a->nodes[b];
         force_t w = {.t = t, .other = 1 - side, .b = b};
-        w.again = n->loop != CPU_NO_LOOP && !loop_contains(a, n->loop, t->p);
+        w.again = t->left || (n->loop != CPU_NO_LOOP && !loop_contains(a, n->loop, t->p));
         for (uint32_t k = 0; k < n->count; k++) {
             cpu_visit_defs(a->f, &a->f->instrs[n->first + k], force, &w);
         }
@@ -193,7 +192,7 @@ static bool passes_barrier(const split_t *t)
 static bool leaves_behind(const split_t *t)
 {
     for (uint32_t b = 0; b < t->a->node_count; b++) {
-        if (t->a->nodes[b].sync != CPU_SYNC_NONE && on_a_side(t, b)) {
+        if (t->a->held[b] && on_a_side(t, b)) {
             return true;
         }
     }
@@ -230,6 +229,7 @@ static uint32_t meeting_place(split_t *t, bool *empty)
             continue;
         }
         if (a->nodes[q].sync == CPU_SYNC_ALL) {
+            a->held[q] = true;
             return q;
         }
         if (!ends_with_full_barrier(a, q) || behind == t->d || on_a_side(t, behind)) {
@@ -244,7 +244,7 @@ static uint32_t meeting_place(split_t *t, bool *empty)
     return CPU_NODE_EXIT;
 }
 
-static bool split_at(cpu_analysis_t *a, uint32_t d)
+static void split_at(cpu_analysis_t *a, uint32_t d)
 {
     split_t t = {.a = a, .d = d, .p = a->nodes[d].ipdom};
     bool empty[2];
@@ -255,7 +255,8 @@ static bool split_at(cpu_analysis_t *a, uint32_t d)
         }
         find_sides(&t, empty);
     }
-    if (t.p != CPU_NODE_EXIT && leaves_behind(&t)) {
+    t.left = leaves_behind(&t);
+    if (t.left && t.p != CPU_NODE_EXIT) {
         t.p = meeting_place(&t, empty);
         find_sides(&t, empty);
     }
@@ -264,14 +265,57 @@ static bool split_at(cpu_analysis_t *a, uint32_t d)
     }
     /* If one side ends at once, nobody waits for the other. */
     if (t.p == CPU_NODE_EXIT && (empty[0] || empty[1])) {
-        return false;
+        return;
     }
     for (uint32_t b = 0; b < a->node_count; b++) {
         a->crowded[b] |= cpu_bits_has(t.side[0], b) || cpu_bits_has(t.side[1], b);
     }
     force_side(&t, 0);
     force_side(&t, 1);
-    return t.changed;
+}
+
+/* Marks the sync nodes that can be reached from a loop's header before a place where all come
+ * together: those at which lanes may be missing that are still in the loop. */
+static bool hold_behind(cpu_analysis_t *a, uint32_t header)
+{
+    bool grown = false;
+    uint32_t depth = 0, *stack = cpu_arena_alloc(a->arena, a->node_count + 1, sizeof *stack);
+    cpu_bits_t seen = cpu_bits_new(a->arena, a->node_count);
+    cpu_bits_add(seen, header);
+    stack[depth++] = header;
+    while (depth > 0) {
+        uint32_t b = stack[--depth];
+        const cpu_node_t *n = &a->nodes[b];
+        grown |= n->sync != CPU_SYNC_NONE && !a->held[b];
+        a->held[b] |= n->sync != CPU_SYNC_NONE;
+        if (n->sync == CPU_SYNC_ALL || ends_with_full_barrier(a, b)) {
+            continue;
+        }
+        for (unsigned s = 0; s < (n->end == CPU_END_BRANCH ? 2 : 1); s++) {
+            uint32_t t = n->succ[s];
+            if (t != CPU_NODE_EXIT && !cpu_bits_has(seen, t)) {
+                cpu_bits_add(seen, t);
+                stack[depth++] = t;
+            }
+        }
+    }
+    return grown;
+}
+
+/* True if there are new ones. */
+static bool find_held(cpu_analysis_t *a)
+{
+    bool grown = false;
+    for (uint32_t l = 0; l < a->loop_count; l++) {
+        bool parts = a->crowded[a->loops[l].header];
+        for (uint32_t b = a->loops[l].header; b <= a->loops[l].last; b++) {
+            parts |= a->divergent[b];
+        }
+        if (a->loops[l].deferred && parts) {
+            grown |= hold_behind(a, a->loops[l].header);
+        }
+    }
+    return grown;
 }
 
 bool cpu_regions_update(cpu_analysis_t *a)
@@ -288,9 +332,13 @@ bool cpu_regions_update(cpu_analysis_t *a)
         if (splits) {
             a->divergent[b] = true;
             a->any_divergent = true;
-            changed |= split_at(a, b);
+            split_at(a, b);
             changed = true;
         }
+    }
+    if (!changed && find_held(a)) { /* lanes of a side may stop there: look at all again */
+        memset(a->divergent, 0, a->node_count);
+        changed = true;
     }
     return changed;
 }
