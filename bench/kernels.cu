@@ -85,17 +85,23 @@ KERNEL reg8(int n, const float *a, const float *b, float *c)
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             float ra[8], rb[8];
+#pragma unroll
             for (int i = 0; i < 8; i++)
                 ra[i] = sa[k][ty * 8 + i];
+#pragma unroll
             for (int j = 0; j < 8; j++)
                 rb[j] = sb[k][tx * 8 + j];
+#pragma unroll
             for (int i = 0; i < 8; i++)
+#pragma unroll
                 for (int j = 0; j < 8; j++)
                     sum[i][j] += ra[i] * rb[j];
         }
         __syncthreads();
     }
+#pragma unroll
     for (int i = 0; i < 8; i++)
+#pragma unroll
         for (int j = 0; j < 8; j += 4)
             *(float4 *)(c + (row + ty * 8 + i) * n + col + tx * 8 + j) =
                 float4{sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]};
