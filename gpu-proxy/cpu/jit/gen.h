@@ -14,6 +14,7 @@
  * gen_mem.c      loads and stores; gen_spaced.c: of every second to fourth element
  * gen_addr.c     addresses and their checks; gen_verify.c: one check for several accesses;
  *                gen_slow.c: what happens when a check fails
+ * gen_ahead.c    loops whose addresses are checked ahead; gen_lines.c: how addresses go on
  * gen_setup.c    launch values, strips and groups
  * gen_barrier.c  leaving and coming back: at barriers; gen_yield.c: in spin loops; gen_context.c
  * gen_atom.c     atomic operations; gen_atom_fast.c: in line, without a helper
@@ -109,6 +110,7 @@ typedef struct cpu_gen {
     bool uses_local;
     val_t packet; /* slots of gen_packet.c, or NULL: not used so far */
     struct gen_flow *flow;
+    struct gen_ahead *ahead; /* the loop whose quick form is being generated, or NULL */
 } cpu_gen_t;
 
 /* Records that something cannot be compiled (once per compilation that matters). */
@@ -207,6 +209,7 @@ typedef struct {
     unsigned space;  /* ptx_space_t */
     unsigned bytes, count; /* of an element; elements */
     bool write;
+    bool covered; /* certainly fine: checked ahead */
 } gen_addr_t;
 
 /* What the function's buffer holds, in bytes. */

@@ -4,7 +4,7 @@
  * limit only if the address is aligned and inside. An affine access is checked once for the strip. What
  * fails the fast check goes to a helper that looks at every active lane exactly: it may be in another
  * valid range, lie partly outside where no lane is active, or have an index that wraps. */
-#include "gpu-proxy/cpu/jit/gen.h"
+#include "gpu-proxy/cpu/jit/gen_state.h"
 
 #define B gen->b
 
@@ -109,12 +109,14 @@ gen_addr_t gen_address(cpu_gen_t *gen, const ptx_operand_t *o, unsigned ptx_type
                     .bytes = ptx_type_size((ptx_type_t)ptx_type),
                     .count = count,
                     .write = write};
+    a.covered = gen_ahead_covers(gen, gen->i);
     if (a.form.tag == CPU_FORM_AFFINE) {
         a.first = gen_address_base(gen, o, false);
         a.stride = a.form.stride;
         if (a.form.scale != 0) {
             add_index(gen, &a);
         }
+        a.whole = a.covered ? NULL : a.whole;
         a.first = plus_constant(gen, a.first, o->value);
     }
     return a;
@@ -249,7 +251,7 @@ static val_t harmless_if_idle(cpu_gen_t *gen, val_t p)
 val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a)
 {
     val_t p = gen_to_pointer(gen, a, a->first);
-    if (gen->options->unchecked) {
+    if (gen->options->unchecked || a->covered) {
         return harmless_if_idle(gen, p);
     }
     if (gen_verify(gen, a) != NULL) {
@@ -274,7 +276,7 @@ val_t gen_checked_scalar(cpu_gen_t *gen, const gen_addr_t *a)
 /* NULL: certainly fine. */
 static val_t strip_is_fine(cpu_gen_t *gen, const gen_addr_t *a)
 {
-    if (gen->options->unchecked) {
+    if (gen->options->unchecked || a->covered) {
         return a->whole;
     }
     const gen_verified_t *v = gen_verify(gen, a);
@@ -341,7 +343,7 @@ static val_t lanes_to_host(cpu_gen_t *gen, const gen_addr_t *a, val_t v)
 
 void gen_check_lanes(cpu_gen_t *gen, const gen_addr_t *a, val_t addresses)
 {
-    if (gen->options->unchecked) {
+    if (gen->options->unchecked || a->covered) {
         return;
     }
     val_t bad = LLVMBuildNot(B, gen_fast_check(gen, a, addresses, size_of(a)), "");

@@ -1,8 +1,17 @@
 /* Nodes with every lane of the group active. */
-#include "gpu-proxy/cpu/jit/gen_state.h"
+#include "gpu-proxy/cpu/jit/gen_ahead.h"
 
 static void fast_jump(cpu_gen_t *gen, uint32_t from, uint32_t to)
 {
+    const gen_ahead_t *h = gen->ahead;
+    if (h != NULL && to >= h->header && to <= h->end) {
+        if (to == h->header) {
+            gen_ahead_next(gen);
+        } else {
+            LLVMBuildBr(gen->b, h->quick[to]);
+        }
+        return;
+    }
     if (to == CPU_NODE_EXIT) {
         LLVMBuildRet(gen->b, gen_state_value(gen, CPU_STATE_DONE));
         return;
@@ -49,10 +58,9 @@ static void fast_branch_divergent(cpu_gen_t *gen, uint32_t b, const cpu_node_t *
     LLVMBuildBr(gen->b, gen->flow->after[b]);
 }
 
-void gen_fast_node(cpu_gen_t *gen, uint32_t b)
+static void whole_node(cpu_gen_t *gen, uint32_t b)
 {
     const cpu_node_t *n = &gen->a->nodes[b];
-    LLVMPositionBuilderAtEnd(gen->b, gen->flow->fast[b]);
     gen->node = b;
     gen->masked = false;
     gen_node_body(gen, n);
@@ -70,4 +78,18 @@ void gen_fast_node(cpu_gen_t *gen, uint32_t b)
     default:
         fast_jump(gen, b, n->succ[0]);
     }
+}
+
+void gen_fast_node(cpu_gen_t *gen, uint32_t b)
+{
+    LLVMPositionBuilderAtEnd(gen->b, gen->flow->fast[b]);
+    gen->masked = false;
+    gen_ahead_t *h = gen_ahead_begin(gen, b);
+    whole_node(gen, b);
+    gen->ahead = h;
+    for (uint32_t x = b; h != NULL && x <= h->end && !gen->failed; x++) {
+        LLVMPositionBuilderAtEnd(gen->b, h->quick[x]);
+        whole_node(gen, x);
+    }
+    gen->ahead = NULL;
 }

@@ -56,6 +56,13 @@ void gen_masked_node(cpu_gen_t *gen, uint32_t b);
 /* The first test for waiting lanes at or behind node b. */
 block_t gen_chain(cpu_gen_t *gen, uint32_t b);
 
+/* gen_ahead.c: loops whose addresses are checked ahead */
+/* At the start of fast[b]: if b begins such a loop, decides which form runs, and leaves the builder
+ * where the careful one begins. NULL: there is only one form. */
+struct gen_ahead *gen_ahead_begin(cpu_gen_t *gen, uint32_t b);
+void gen_ahead_next(cpu_gen_t *gen); /* the edge back, in the quick form */
+bool gen_ahead_covers(const cpu_gen_t *gen, const ptx_instr_t *i);
+
 /* gen_setup.c: launch values, and which lanes have threads */
 void gen_setup(cpu_gen_t *gen);
 bool gen_group_is_full(const cpu_gen_t *gen);     /* every lane of every group has a thread */

@@ -123,6 +123,31 @@ static uint64_t span_of(const cpu_gen_t *gen, const gen_addr_t *a, unsigned size
     return gen_address_uniform(gen, a) ? size : (uint64_t)a->stride * (gen->W - 1) + size;
 }
 
+/* One check for the whole family, from `low` on. Where spaced elements begin: `stretch`, or their copy. */
+static val_t check_family(cpu_gen_t *gen, const gen_addr_t *a, const family_t *f, val_t low,
+                          val_t stretch)
+{
+    uint64_t extent = (uint64_t)(f->high - f->low) + span_of(gen, a, a->bytes * a->count);
+    val_t ok = gen_fast_check(gen, a, low, extent);
+    block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
+    gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
+    LLVMPositionBuilderAtEnd(B, slow);
+    if (stretch != NULL) {
+        gen_slow_stretch(gen, a, f->offsets, f->count);
+    } else {
+        gen_slow_offsets(gen, a, f->write, f->offsets, f->count);
+    }
+    block_t from = LLVMGetInsertBlock(B);
+    val_t copy = gen_buffer(gen, BUFFER_DATA);
+    gen_goto(gen, on);
+    if (stretch == NULL) {
+        return NULL;
+    }
+    val_t phi = LLVMBuildPhi(B, gen->ptr, "");
+    LLVMAddIncoming(phi, (val_t[]){stretch, copy}, (block_t[]){fast, from}, 2);
+    return phi;
+}
+
 const gen_verified_t *gen_verify(cpu_gen_t *gen, const gen_addr_t *a)
 {
     unsigned size = a->bytes * a->count;
@@ -140,25 +165,10 @@ const gen_verified_t *gen_verify(cpu_gen_t *gen, const gen_addr_t *a)
         return NULL;
     }
     int64_t back = ptx_operand_offset(a->o) - f.low;
-    uint64_t extent = (uint64_t)(f.high - f.low) + span_of(gen, a, size);
     val_t low = LLVMBuildSub(B, a->first, gen_like(a->first, (uint64_t)back), "");
-    val_t ok = gen_fast_check(gen, a, low, extent);
     val_t stretch = spaced ? gen_to_pointer(gen, a, low) : NULL;
-    block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
-    gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
-    LLVMPositionBuilderAtEnd(B, slow);
-    if (spaced) {
-        gen_slow_stretch(gen, a, f.offsets, f.count);
-    } else {
-        gen_slow_offsets(gen, a, f.write, f.offsets, f.count);
-    }
-    block_t from = LLVMGetInsertBlock(B);
-    val_t copy = gen_buffer(gen, BUFFER_DATA);
-    gen_goto(gen, on);
-    if (spaced) {
-        val_t phi = LLVMBuildPhi(B, gen->ptr, "");
-        LLVMAddIncoming(phi, (val_t[]){stretch, copy}, (block_t[]){fast, from}, 2);
-        stretch = phi;
+    if (!a->covered) {
+        stretch = check_family(gen, a, &f, low, stretch);
     }
     v = &gen->verified[gen->verified_count++];
     *v = (gen_verified_t){.reg = a->o->index,

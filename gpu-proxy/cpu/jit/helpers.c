@@ -198,6 +198,17 @@ static int32_t help_scatter(cpu_launch_t *l, const cpu_strip_access_t *w, uint64
     return copy_strip(l, w, base, index, mask, strip, NULL, values);
 }
 
+static int32_t help_spans(const cpu_launch_t *l, const uint64_t *pairs, uint32_t count)
+{
+    for (uint32_t n = 0; n < count; n++) {
+        uint64_t low = pairs[2 * n], high = pairs[2 * n + 1];
+        if (low >= high || !in_ranges(l, low, high - low)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static float f32_of(uint64_t v)
 {
     float f;
@@ -370,6 +381,7 @@ const cpu_helpers_t *cpu_helpers(void)
         .async = cpu_help_async,
         .matrix = cpu_help_matrix,
         .texture = cpu_help_texture,
+        .spans = help_spans,
     };
     return &table;
 }

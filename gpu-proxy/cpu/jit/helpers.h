@@ -114,6 +114,9 @@ struct cpu_helpers {
     /* Textures and surfaces (helpers_tex.c): arguments and results are in the buffer. */
     int32_t (*texture)(cpu_launch_t *launch, const struct cpu_tex_what *what, uint32_t mask,
                        uint32_t strip, struct cpu_tex_args *buffer);
+    /* 1 if each of `count` pairs of addresses, first and behind the last byte, lies in one valid
+     * range of global memory. */
+    int32_t (*spans)(const cpu_launch_t *launch, const uint64_t *pairs, uint32_t count);
 };
 
 /* Coordinates of a lane's thread, and whether there is such a thread. */
