@@ -14,6 +14,7 @@
  * gen_mem.c      loads and stores; gen_spaced.c: of every second to fourth element
  * gen_addr.c     addresses and their checks; gen_verify.c: one check for several accesses;
  *                gen_slow.c: what happens when a check fails
+ * gen_home.c     registers that outlast a barrier
  * gen_ahead.c    loops whose addresses are checked ahead; gen_lines.c: how addresses go on
  * gen_setup.c    launch values, strips and groups
  * gen_barrier.c  leaving and coming back: at barriers; gen_yield.c: in spin loops; gen_context.c
@@ -91,6 +92,7 @@ typedef struct cpu_gen {
 
     /* per register and strip: allocas of the base or vector, and of the inner index */
     val_t *slots, *slots_index;
+    val_t *inner, *inner_index; /* of homed registers, within loops without barriers; or NULL */
     /* per node and strip: allocas of waiting lanes; and of lanes behind a barrier */
     val_t *waiting, *arrived;
 
@@ -166,7 +168,10 @@ void gen_write(cpu_gen_t *gen, const ptx_operand_t *dst, val_t v, unsigned ptx_t
 void gen_write_affine(cpu_gen_t *gen, const ptx_operand_t *dst, const cpu_form_t *form, val_t base,
                       val_t index);
 val_t gen_slot(cpu_gen_t *gen, uint32_t reg, unsigned g);
+bool gen_uses_inner(const cpu_gen_t *gen, uint32_t reg); /* in gen->node */
 val_t gen_slot_index(cpu_gen_t *gen, uint32_t reg, unsigned g);
+val_t gen_slot_load(cpu_gen_t *gen, type_t type, val_t slot);
+void gen_slot_store(cpu_gen_t *gen, val_t v, val_t slot);
 type_t gen_reg_type(cpu_gen_t *gen, uint32_t reg);                     /* of the alloca */
 val_t gen_thread_vector(cpu_gen_t *gen, val_t scalar, int64_t stride); /* i32 lanes */
 

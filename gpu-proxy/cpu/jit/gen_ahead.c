@@ -467,5 +467,5 @@ void gen_ahead_next(cpu_gen_t *gen)
                     h->quick[h->header], again);
     LLVMPositionBuilderAtEnd(B, again);
     gen_poll_cancel(gen);
-    LLVMBuildBr(B, gen->flow->fast[h->header]);
+    LLVMBuildBr(B, gen_fast_block(gen, h->header, h->header));
 }

@@ -92,6 +92,13 @@ val_t gen_context_at(cpu_gen_t *gen, uint64_t offset)
     return LLVMBuildGEP2(gen->b, gen->i8, gen->ctx, &at, 1, "");
 }
 
+val_t gen_home_at(cpu_gen_t *gen, uint32_t reg, unsigned g, bool index)
+{
+    uint32_t strips = gen->a->values[reg].per_strip ? gen->G : 1;
+    uint32_t unit = unit_bytes(gen, reg);
+    return gen_context_at(gen, gen->flow->at[reg] + (g + (index ? strips : 0)) * unit);
+}
+
 static void copy_one(cpu_gen_t *gen, val_t slot, type_t t, uint32_t offset, bool save)
 {
     val_t p = gen_context_at(gen, offset);
@@ -104,7 +111,7 @@ static void copy_one(cpu_gen_t *gen, val_t slot, type_t t, uint32_t offset, bool
 void gen_copy_registers(cpu_gen_t *gen, const uint64_t *which, bool save)
 {
     for (uint32_t r = 0; r < gen->f->reg_count; r++) {
-        if (!cpu_bits_has(which, r)) {
+        if (!cpu_bits_has(which, r) || gen_is_homed(gen, r)) {
             continue;
         }
         uint32_t strips = gen->a->values[r].per_strip ? gen->G : 1;

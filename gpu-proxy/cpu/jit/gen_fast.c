@@ -20,7 +20,8 @@ static void fast_jump(cpu_gen_t *gen, uint32_t from, uint32_t to)
         gen_poll_cancel(gen);
         gen_yield_fast(gen, to);
     }
-    LLVMBuildBr(gen->b, gen->flow->fast[to]);
+    gen_leave_loop(gen, from, to);
+    LLVMBuildBr(gen->b, gen_fast_block(gen, from, to));
 }
 
 static void fast_branch_uniform(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
@@ -83,7 +84,9 @@ static void whole_node(cpu_gen_t *gen, uint32_t b)
 void gen_fast_node(cpu_gen_t *gen, uint32_t b)
 {
     LLVMPositionBuilderAtEnd(gen->b, gen->flow->fast[b]);
+    gen->node = b;
     gen->masked = false;
+    gen_enter_loop(gen, b);
     gen_ahead_t *h = gen_ahead_begin(gen, b);
     whole_node(gen, b);
     gen->ahead = h;

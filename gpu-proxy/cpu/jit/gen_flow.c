@@ -144,9 +144,15 @@ static void make_slots(cpu_gen_t *gen)
     uint32_t regs = gen->f->reg_count, G = gen->G;
     gen->slots = cpu_arena_alloc(gen->arena, regs * G + 1, sizeof *gen->slots);
     gen->slots_index = cpu_arena_alloc(gen->arena, regs * G + 1, sizeof *gen->slots);
+    gen->inner = cpu_arena_alloc(gen->arena, regs * G + 1, sizeof *gen->slots);
+    gen->inner_index = cpu_arena_alloc(gen->arena, regs * G + 1, sizeof *gen->slots);
     for (uint32_t r = 0; r < regs; r++) {
         const cpu_value_t *v = &gen->a->values[r];
         type_t t = gen_shape(gen, gen_reg_type(gen, r), v->form.tag == CPU_FORM_VARYING);
+        if (gen_is_homed(gen, r)) {
+            gen_make_home(gen, r);
+            continue;
+        }
         for (unsigned g = 0; g < (v->per_strip ? G : 1); g++) {
             val_t slot = gen_alloca(gen, t, 64);
             LLVMBuildStore(gen->b, LLVMConstNull(t), slot);
@@ -222,6 +228,7 @@ static void dispatch(cpu_gen_t *gen)
     LLVMBuildUnreachable(gen->b);
     LLVMAddCase(sw, LLVMConstInt(gen->i32, 0, 0), begin);
     LLVMPositionBuilderAtEnd(gen->b, begin);
+    gen_clear_homes(gen);
     start(gen);
     for (uint32_t k = 0; w->need_fast && k < w->barrier_count; k++) {
         add_state(gen, sw, k + 1);
@@ -253,12 +260,13 @@ bool gen_function(cpu_gen_t *gen)
     gen_setup(gen);
     block_t zero = gen_block(gen, "zero");
     LLVMPositionBuilderAtEnd(gen->b, zero);
+    gen_find_homes(gen);
+    gen_layout_context(gen);
     make_slots(gen);
     if (w->need_masks) {
         make_masks(gen);
         gen_sync_start(gen);
     }
-    gen_layout_context(gen);
     LLVMBuildBr(gen->b, go);
     LLVMPositionBuilderAtEnd(gen->b, go);
     dispatch(gen);

@@ -28,6 +28,10 @@ typedef struct gen_flow {
     block_t give_way; /* with masks */
     uint32_t *at;     /* per register: offset in the context */
     uint32_t context_bytes;
+    cpu_bits_t homed;              /* registers whose slot is in the context */
+    uint32_t *calm;                /* per node: the loop without barriers that has inner slots */
+    cpu_bits_t *touched, *written; /* per such loop: registers */
+    block_t *inside;               /* per header of one: where its iterations begin */
 } gen_flow_t;
 
 /* gen_flow.c: masks of lanes, and what both ways of running a node need */
@@ -55,6 +59,16 @@ void gen_fast_node(cpu_gen_t *gen, uint32_t b);
 void gen_masked_node(cpu_gen_t *gen, uint32_t b);
 /* The first test for waiting lanes at or behind node b. */
 block_t gen_chain(cpu_gen_t *gen, uint32_t b);
+
+/* gen_home.c: registers that outlast a barrier */
+void gen_find_homes(cpu_gen_t *gen);
+bool gen_is_homed(const cpu_gen_t *gen, uint32_t reg);
+void gen_make_home(cpu_gen_t *gen, uint32_t reg); /* its slots */
+void gen_clear_homes(cpu_gen_t *gen);
+void gen_enter_loop(cpu_gen_t *gen, uint32_t b);                 /* at the start of fast[b] */
+void gen_leave_loop(cpu_gen_t *gen, uint32_t from, uint32_t to); /* before the jump */
+block_t gen_fast_block(const cpu_gen_t *gen, uint32_t from, uint32_t to);
+val_t gen_home_at(cpu_gen_t *gen, uint32_t reg, unsigned g, bool index); /* gen_context.c */
 
 /* gen_ahead.c: loops whose addresses are checked ahead */
 /* At the start of fast[b]: if b begins such a loop, decides which form runs, and leaves the builder

@@ -208,14 +208,34 @@ type_t gen_reg_type(cpu_gen_t *gen, uint32_t reg)
     return gen_type(gen, gen->f->regs[reg].type);
 }
 
+/* Slots lie at multiples of 64 only, whatever wide vectors would like. */
+val_t gen_slot_load(cpu_gen_t *gen, type_t type, val_t slot)
+{
+    val_t v = LLVMBuildLoad2(gen->b, type, slot, "");
+    if (LLVMGetAlignment(v) > 64 || LLVMGetTypeKind(type) == LLVMVectorTypeKind) {
+        LLVMSetAlignment(v, 64);
+    }
+    return v;
+}
+
+void gen_slot_store(cpu_gen_t *gen, val_t v, val_t slot)
+{
+    val_t s = LLVMBuildStore(gen->b, v, slot);
+    if (LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind) {
+        LLVMSetAlignment(s, 64);
+    }
+}
+
 val_t gen_slot(cpu_gen_t *gen, uint32_t reg, unsigned g)
 {
-    return gen->slots[reg * gen->G + (gen->a->values[reg].per_strip ? g : 0)];
+    uint32_t at = reg * gen->G + (gen->a->values[reg].per_strip ? g : 0);
+    return gen_uses_inner(gen, reg) ? gen->inner[at] : gen->slots[at];
 }
 
 val_t gen_slot_index(cpu_gen_t *gen, uint32_t reg, unsigned g)
 {
-    return gen->slots_index[reg * gen->G + (gen->a->values[reg].per_strip ? g : 0)];
+    uint32_t at = reg * gen->G + (gen->a->values[reg].per_strip ? g : 0);
+    return gen_uses_inner(gen, reg) ? gen->inner_index[at] : gen->slots_index[at];
 }
 
 /* Scalar or vector of a register's own type to the type asked for (as wide, or narrower). */
@@ -249,7 +269,7 @@ static val_t read_reg(cpu_gen_t *gen, uint32_t reg, type_t want, bool vec)
     type_t own = gen_reg_type(gen, reg);
     val_t slot = gen_slot(gen, reg, gen->g);
     if (form->tag == CPU_FORM_VARYING) {
-        return narrow(gen, LLVMBuildLoad2(gen->b, gen_vector(gen, own), slot, ""), want);
+        return narrow(gen, gen_slot_load(gen, gen_vector(gen, own), slot), want);
     }
     val_t base = LLVMBuildLoad2(gen->b, own, slot, "");
     if (!vec) {
@@ -562,7 +582,7 @@ static val_t keep_old(cpu_gen_t *gen, uint32_t reg, val_t v, val_t slot)
     if (take == NULL) {
         return v;
     }
-    val_t old = LLVMBuildLoad2(gen->b, LLVMTypeOf(v), slot, "");
+    val_t old = gen_slot_load(gen, LLVMTypeOf(v), slot);
     return LLVMBuildSelect(gen->b, take, v, old, "");
 }
 
@@ -576,7 +596,7 @@ void gen_write(cpu_gen_t *gen, const ptx_operand_t *dst, val_t v, unsigned ptx_t
         v = gen_splat(gen, v);
     }
     val_t slot = gen_slot(gen, dst->index, gen->g);
-    LLVMBuildStore(gen->b, keep_old(gen, dst->index, v, slot), slot);
+    gen_slot_store(gen, keep_old(gen, dst->index, v, slot), slot);
 }
 
 void gen_write_affine(cpu_gen_t *gen, const ptx_operand_t *dst, const cpu_form_t *form, val_t base,
@@ -587,14 +607,14 @@ void gen_write_affine(cpu_gen_t *gen, const ptx_operand_t *dst, const cpu_form_t
         val_t v = gen_materialise(gen, form, base, index);
         val_t slot = gen_slot(gen, dst->index, gen->g);
         v = gen_bitcast(gen, v, gen_reg_type(gen, dst->index));
-        LLVMBuildStore(gen->b, keep_old(gen, dst->index, v, slot), slot);
+        gen_slot_store(gen, keep_old(gen, dst->index, v, slot), slot);
         return;
     }
     val_t slot = gen_slot(gen, dst->index, gen->g);
     base = gen_bitcast(gen, base, gen_reg_type(gen, dst->index));
-    LLVMBuildStore(gen->b, keep_old(gen, dst->index, base, slot), slot);
+    gen_slot_store(gen, keep_old(gen, dst->index, base, slot), slot);
     if (form->scale != 0) {
         slot = gen_slot_index(gen, dst->index, gen->g);
-        LLVMBuildStore(gen->b, keep_old(gen, dst->index, index, slot), slot);
+        gen_slot_store(gen, keep_old(gen, dst->index, index, slot), slot);
     }
 }
