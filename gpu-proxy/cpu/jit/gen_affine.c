@@ -30,14 +30,15 @@ static pair_t times(cpu_gen_t *gen, pair_t x, uint64_t c)
     return (pair_t){LLVMBuildMul(gen->b, x.base, gen_like(x.base, c), ""), x.index};
 }
 
-/* 32 to 64 bits. If the result has an inner sum, the number becomes its index. */
-static pair_t widen(cpu_gen_t *gen, pair_t x, const cpu_form_t *to, bool sign)
+/* To more bits. If the result has an inner sum, the number becomes its index. */
+static pair_t widen(cpu_gen_t *gen, pair_t x, unsigned bits, const cpu_form_t *to, bool sign)
 {
     if (to->scale != 0) {
         return (pair_t){LLVMConstInt(gen->i64, 0, 0), x.base};
     }
-    return (pair_t){sign ? LLVMBuildSExt(gen->b, x.base, gen->i64, "")
-                         : LLVMBuildZExt(gen->b, x.base, gen->i64, ""),
+    type_t wide = gen_int(gen, bits);
+    return (pair_t){sign ? LLVMBuildSExt(gen->b, x.base, wide, "")
+                         : LLVMBuildZExt(gen->b, x.base, wide, ""),
                     NULL};
 }
 
@@ -66,7 +67,7 @@ static pair_t multiply(cpu_gen_t *gen, const cpu_form_t *to)
     pair_t p = source(gen, which, bits);
     if (i->mode == PTX_MUL_WIDE) {
         bool sign = ptx_type_is_signed((ptx_type_t)i->type);
-        p = widen(gen, p, to, sign);
+        p = widen(gen, p, 64, to, sign);
         c = sign ? (uint64_t)(int64_t)(int32_t)(uint32_t)c : c & UINT32_MAX;
     }
     return times(gen, p, c);
@@ -79,7 +80,7 @@ static pair_t convert(cpu_gen_t *gen, const cpu_form_t *to)
     unsigned bits = ptx_type_size((ptx_type_t)i->type) * 8;
     pair_t p = source(gen, 0, from);
     if (bits > from) {
-        return widen(gen, p, to, ptx_type_is_signed((ptx_type_t)i->type2));
+        return widen(gen, p, bits, to, ptx_type_is_signed((ptx_type_t)i->type2));
     }
     if (bits == from) {
         return p;
@@ -147,10 +148,13 @@ void gen_affine(cpu_gen_t *gen, const cpu_form_t *form)
     case PTX_OP_MUL:
         p = multiply(gen, form);
         break;
-    case PTX_OP_MAD:
-        p = plus(gen, multiply(gen, form),
+    case PTX_OP_MAD: {
+        cpu_form_t third = cpu_operand_form(gen->a, ptx_src(gen->f, i, 2)), own = *form;
+        own.scale = third.scale != 0 ? 0 : own.scale; /* the product's own */
+        p = plus(gen, multiply(gen, &own),
                  source(gen, 2, i->mode == PTX_MUL_WIDE ? bits * 2 : bits), false);
         break;
+    }
     case PTX_OP_SHL:
         cpu_operand_constant(gen->a, ptx_src(gen->f, i, 1), &c);
         p = times(gen, source(gen, 0, bits), (uint64_t)1 << c);
@@ -166,8 +170,8 @@ void gen_affine(cpu_gen_t *gen, const cpu_form_t *form)
     case PTX_OP_SHR: {
         /* the lanes do not reach across the bits that are cut: the base alone decides */
         val_t x = gen_base(gen, ptx_src(gen->f, i, 0), gen_int(gen, bits));
-        cpu_operand_constant(gen->a, ptx_src(gen->f, i, 1), &c);
-        val_t y = gen_like(x, c);
+        bool known = cpu_operand_constant(gen->a, ptx_src(gen->f, i, 1), &c);
+        val_t y = known ? gen_like(x, c) : gen_base(gen, ptx_src(gen->f, i, 1), gen_int(gen, bits));
         p.base = i->op == PTX_OP_OR    ? LLVMBuildOr(gen->b, x, y, "")
                  : i->op == PTX_OP_AND ? LLVMBuildAnd(gen->b, x, y, "")
                                        : LLVMBuildLShr(gen->b, x, y, "");

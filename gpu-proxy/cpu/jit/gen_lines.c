@@ -294,11 +294,19 @@ static gen_line_t computed(cpu_gen_t *gen, gen_ahead_t *h, const ptx_instr_t *i,
                     i->op == PTX_OP_SUB);
     case PTX_OP_MUL:
         return product(gen, h, i, &form, place, depth);
-    case PTX_OP_MAD:
+    case PTX_OP_MAD: {
+        cpu_form_t third = cpu_operand_form(gen->a, ptx_src(gen->f, i, 2));
+        form.scale = third.scale != 0 ? 0 : form.scale; /* the product's own */
         return plus(gen, product(gen, h, i, &form, place, depth),
                     line_of(gen, h, ptx_src(gen->f, i, 2), place,
                             i->mode == PTX_MUL_WIDE ? bits * 2 : bits, depth),
                     false);
+    }
+    case PTX_OP_OR:
+        return cpu_or_is_add(gen->a, i)
+                   ? plus(gen, line_of(gen, h, s, place, bits, depth),
+                          line_of(gen, h, ptx_src(gen->f, i, 1), place, bits, depth), false)
+                   : UNKNOWN;
     case PTX_OP_SHL: {
         gen_line_t x = line_of(gen, h, s, place, bits, depth);
         return x.known && cpu_operand_constant(gen->a, ptx_src(gen->f, i, 1), &c) && c < bits

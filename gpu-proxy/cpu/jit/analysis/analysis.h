@@ -68,13 +68,18 @@ typedef struct {
     int64_t scale;
 } cpu_form_t;
 
+/* A number is `rest` modulo the power of two `modulus` (at most 1 << 31). */
+typedef struct {
+    uint64_t modulus, rest;
+} cpu_rest_t;
+
 typedef struct {
     cpu_form_t form;
     bool per_strip; /* differs between the strips of a group */
     bool forced;    /* must keep values of lanes that wait elsewhere: varying, blended */
     uint32_t defs;
-    uint64_t align; /* power of two that divides the base; 1 << 31 for 0 */
-    uint64_t high;  /* no lane is above, unsigned; UINT64_MAX: unknown. Integers of 32 bits */
+    cpu_rest_t rest; /* of the base */
+    uint64_t high;   /* no lane is above, unsigned; UINT64_MAX: unknown. Integers of 32 bits */
     bool is_constant;
     uint64_t constant; /* the only definition is a mov of this */
 } cpu_value_t;
@@ -129,6 +134,7 @@ static inline bool cpu_form_affine(const cpu_form_t *form)
 /* How an operand varies: registers, immediates, special registers, addresses of variables. */
 cpu_form_t cpu_operand_form(const cpu_analysis_t *a, const ptx_operand_t *o);
 bool cpu_operand_per_strip(const cpu_analysis_t *a, const ptx_operand_t *o);
+cpu_rest_t cpu_operand_rest(const cpu_analysis_t *a, const ptx_operand_t *o); /* of the base */
 uint64_t cpu_operand_align(const cpu_analysis_t *a, const ptx_operand_t *o);
 uint64_t cpu_operand_high(const cpu_analysis_t *a, const ptx_operand_t *o);
 /* Integer constant known at compile time. */

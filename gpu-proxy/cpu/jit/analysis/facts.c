@@ -4,6 +4,7 @@
 static const uint64_t ALIGN_MAX = (uint64_t)1 << 31;
 static const uint64_t UNKNOWN = UINT64_MAX;
 
+/* The power of two that divides v. */
 static uint64_t align_of(uint64_t v)
 {
     return v == 0 || (v & (0 - v)) > ALIGN_MAX ? ALIGN_MAX : v & (0 - v);
@@ -55,16 +56,37 @@ static uint64_t sreg_align(const cpu_analysis_t *a, uint32_t sreg)
     }
 }
 
-uint64_t cpu_operand_align(const cpu_analysis_t *a, const ptx_operand_t *o)
+static const cpu_rest_t NOTHING = {1, 0};
+
+static cpu_rest_t rest(uint64_t modulus, uint64_t value)
+{
+    modulus = modulus > ALIGN_MAX ? ALIGN_MAX : modulus;
+    return (cpu_rest_t){modulus, value & (modulus - 1)};
+}
+
+cpu_rest_t cpu_operand_rest(const cpu_analysis_t *a, const ptx_operand_t *o)
 {
     uint64_t c;
     if (cpu_operand_constant(a, o, &c)) {
-        return align_of(c);
+        return rest(ALIGN_MAX, c);
     }
     if (o->kind == PTX_OPERAND_REG) {
-        return a->values[o->index].align;
+        const cpu_value_t *v = &a->values[o->index];
+        /* without a value so far (or for ever): zero, as registers begin */
+        return v->high == 0 || v->rest.modulus == 0 ? rest(ALIGN_MAX, 0) : v->rest;
     }
-    return o->kind == PTX_OPERAND_SREG ? sreg_align(a, o->index) : 1;
+    return o->kind == PTX_OPERAND_SREG ? rest(sreg_align(a, o->index), 0) : NOTHING;
+}
+
+/* The power of two that is sure to divide it. */
+static uint64_t divisor(cpu_rest_t x)
+{
+    return x.rest == 0 ? x.modulus : x.rest & (0 - x.rest);
+}
+
+uint64_t cpu_operand_align(const cpu_analysis_t *a, const ptx_operand_t *o)
+{
+    return divisor(cpu_operand_rest(a, o));
 }
 
 static uint64_t sreg_high(const cpu_analysis_t *a, uint32_t sreg)
@@ -138,47 +160,90 @@ static uint64_t total(uint64_t x, uint64_t y)
     return __builtin_add_overflow(x, y, &s) ? UNKNOWN : s;
 }
 
-static uint64_t instr_align(const cpu_analysis_t *a, const ptx_instr_t *i)
+static bool is_integer_bits(const ptx_instr_t *i, unsigned *bits)
+{
+    *bits = ptx_type_size((ptx_type_t)i->type) * 8;
+    return !ptx_type_is_float((ptx_type_t)i->type) && i->type != PTX_PRED;
+}
+
+/* What is known of one or the other. */
+static cpu_rest_t either(cpu_rest_t x, cpu_rest_t y)
+{
+    uint64_t modulus = smaller(x.modulus, y.modulus), differ = (x.rest ^ y.rest) & (modulus - 1);
+    return rest(differ == 0 ? modulus : differ & (0 - differ), x.rest);
+}
+
+static cpu_rest_t rest_sum(cpu_rest_t x, cpu_rest_t y, bool minus)
+{
+    return rest(smaller(x.modulus, y.modulus), minus ? x.rest - y.rest : x.rest + y.rest);
+}
+
+static cpu_rest_t rest_product(cpu_rest_t x, cpu_rest_t y)
+{
+    uint64_t modulus = smaller(product(divisor(x), y.modulus), product(divisor(y), x.modulus));
+    return rest(modulus, x.rest * y.rest);
+}
+
+/* Bits that the mask clears are known too. */
+static cpu_rest_t rest_masked(cpu_rest_t x, uint64_t mask)
+{
+    uint64_t above = mask & (0 - x.modulus);
+    return rest(above == 0 ? ALIGN_MAX : above & (0 - above), x.rest & mask);
+}
+
+static cpu_rest_t instr_rest(const cpu_analysis_t *a, const ptx_instr_t *i)
 {
     const ptx_operand_t *s[3] = {NULL, NULL, NULL};
-    uint64_t al[3] = {1, 1, 1}, c;
+    cpu_rest_t x[3] = {NOTHING, NOTHING, NOTHING};
+    uint64_t c;
+    unsigned bits;
     for (unsigned n = 0; n < 3 && n < i->src_count; n++) {
         s[n] = ptx_src(a->f, i, n);
-        al[n] = cpu_operand_align(a, s[n]);
+        x[n] = cpu_operand_rest(a, s[n]);
+    }
+    if (!is_integer_bits(i, &bits) || (i->flags & (PTX_F_SAT | PTX_F_CC)) != 0 ||
+        (i->op == PTX_OP_CVT && ptx_type_is_float((ptx_type_t)i->type2))) {
+        return NOTHING;
     }
     switch (i->op) {
     case PTX_OP_MOV:
-        return al[0];
+    case PTX_OP_CVT: /* what is cut or added lies above */
+        return bits < 31 ? rest(smaller(x[0].modulus, (uint64_t)1 << bits), x[0].rest) : x[0];
     case PTX_OP_ADD:
     case PTX_OP_SUB:
+        return rest_sum(x[0], x[1], i->op == PTX_OP_SUB);
     case PTX_OP_OR:
-        return smaller(al[0], al[1]);
+        return rest(smaller(x[0].modulus, x[1].modulus), x[0].rest | x[1].rest);
+    case PTX_OP_XOR:
+        return rest(smaller(x[0].modulus, x[1].modulus), x[0].rest ^ x[1].rest);
     case PTX_OP_AND:
-        return larger(al[0], al[1]);
+        return cpu_operand_constant(a, s[1], &c)   ? rest_masked(x[0], c)
+               : cpu_operand_constant(a, s[0], &c) ? rest_masked(x[1], c)
+                                                   : rest(larger(divisor(x[0]), divisor(x[1])), 0);
     case PTX_OP_MUL:
-        return i->mode == PTX_MUL_HI ? 1 : smaller(ALIGN_MAX, al[0] * al[1]);
+        return i->mode == PTX_MUL_HI ? NOTHING : rest_product(x[0], x[1]);
     case PTX_OP_MAD:
-        return i->mode == PTX_MUL_HI ? 1 : smaller(smaller(ALIGN_MAX, al[0] * al[1]), al[2]);
+        return i->mode == PTX_MUL_HI ? NOTHING : rest_sum(rest_product(x[0], x[1]), x[2], false);
     case PTX_OP_SHL:
-        return cpu_operand_constant(a, s[1], &c) && c < 32 ? smaller(ALIGN_MAX, al[0] << c) : 1;
+        return cpu_operand_constant(a, s[1], &c) && c < 32
+                   ? rest(product(x[0].modulus, (uint64_t)1 << c), x[0].rest << c)
+                   : NOTHING;
     case PTX_OP_SHR:
-        return cpu_operand_constant(a, s[1], &c) && c < 32 && al[0] >> c > 1 && al[0] != ALIGN_MAX
-                   ? al[0] >> c
-                   : 1;
+        return cpu_operand_constant(a, s[1], &c) && c < 31 && x[0].modulus >> c > 1
+                   ? rest(x[0].modulus >> c, x[0].rest >> c)
+                   : NOTHING;
+    case PTX_OP_MIN:
+    case PTX_OP_MAX:
+    case PTX_OP_SELP:
+        return either(x[0], x[1]);
     default:
-        return 1;
+        return NOTHING;
     }
 }
 
 static uint64_t ones_up_to(uint64_t v)
 {
     return v == 0 ? 0 : v >> 63 ? UNKNOWN : ((uint64_t)1 << (64 - __builtin_clzll(v))) - 1;
-}
-
-static bool is_integer_bits(const ptx_instr_t *i, unsigned *bits)
-{
-    *bits = ptx_type_size((ptx_type_t)i->type) * 8;
-    return !ptx_type_is_float((ptx_type_t)i->type) && i->type != PTX_PRED;
 }
 
 static uint64_t cvt_high(const ptx_instr_t *i, uint64_t high)
@@ -250,7 +315,8 @@ static uint64_t instr_high(const cpu_analysis_t *a, const ptx_instr_t *i)
 typedef struct {
     cpu_analysis_t *a;
     const ptx_instr_t *i;
-    uint64_t align, high;
+    cpu_rest_t rest;
+    uint64_t high;
     bool changed, widen;
 } fact_t;
 
@@ -259,14 +325,15 @@ static void take(void *context, uint32_t reg)
     fact_t *t = context;
     cpu_value_t *v = &t->a->values[reg];
     uint64_t bits = cpu_reg_bits(t->a->f, reg);
-    uint64_t limit = bits >= 64 ? INT64_MAX : bits == 32 ? INT32_MAX : 0;
+    uint64_t limit = bits >= 64 ? INT64_MAX : bits == 32 ? INT32_MAX : bits == 16 ? INT16_MAX : 0;
     uint64_t high = t->high > limit ? UNKNOWN : t->high;
     if (high > v->high) {
         v->high = t->widen ? UNKNOWN : high;
         t->changed = true;
     }
-    if (t->align < v->align) {
-        v->align = t->align;
+    cpu_rest_t now = v->rest.modulus == 0 ? t->rest : either(v->rest, t->rest);
+    if (now.modulus != v->rest.modulus || now.rest != v->rest.rest) {
+        v->rest = now;
         t->changed = true;
     }
 }
@@ -295,7 +362,7 @@ void cpu_facts_compute(cpu_analysis_t *a)
 {
     find_constants(a);
     for (uint32_t r = 0; r < a->f->reg_count; r++) {
-        a->values[r].align = ALIGN_MAX;
+        a->values[r].rest = (cpu_rest_t){0, 0}; /* not yet seen */
         a->values[r].high = 0;
     }
     bool changed = true;
@@ -311,7 +378,7 @@ void cpu_facts_compute(cpu_analysis_t *a)
                 }
                 fact_t t = {.a = a,
                             .i = i,
-                            .align = i->dst_count == 1 ? instr_align(a, i) : 1,
+                            .rest = i->dst_count == 1 ? instr_rest(a, i) : NOTHING,
                             .high = i->dst_count == 1 ? instr_high(a, i) : UNKNOWN,
                             .widen = round >= ROUNDS_BEFORE_WIDENING};
                 cpu_visit_defs(a->f, i, take, &t);
