@@ -1,6 +1,7 @@
 /* Entry points: contexts, primary contexts, limits, and what has no effect on a CPU. */
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_stream.h"
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
@@ -227,6 +228,8 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
     if (result)
         return result;
     result = cpu_context_state(context);
+    if (!result)
+        result = cpu_capture_unsafe();
     if (!result) {
         cpu_sched_wait_context(&context->lanes);
         result = cpu_context_state(context);

@@ -1,6 +1,7 @@
 /* Entry points: copies and fills. */
 #include "gb_cuda_api.h"
-#include "gpu-proxy/cpu/driver/cpu_array.h"
+#include "gpu-proxy/cpu/driver/cpu_box.h"
+#include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_copy.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
@@ -19,22 +20,42 @@ static bool is_device(uint64_t address, uint64_t bytes)
     return cpu_memory_covers(CPU_MEMORY_ANY, address, bytes);
 }
 
-/* Memory of the program's that nobody told the device about. */
-static bool is_pageable(uint64_t address)
-{
-    cpu_memory_t memory;
-    return !cpu_memory_find(address, &memory);
-}
-
 /* How a copy is queued: what touches pageable memory must not read or write it later than the call
  * allows. */
 static cpu_copy_mode_t mode_of(uint64_t dst, uint64_t src, bool async)
 {
-    if (is_pageable(dst))
+    if (cpu_is_pageable(dst))
         return CPU_COPY_WAIT;
-    if (is_pageable(src))
+    if (cpu_is_pageable(src))
         return CPU_COPY_STAGED;
     return async ? CPU_COPY_ASYNC : CPU_COPY_WAIT;
+}
+
+/* A captured stream gets a node in place of the copy: its memory is read and written when it runs. */
+static CUresult queue_box(cpu_stream_t *stream, const cpu_box_t *box, const CUDA_MEMCPY3D *copy,
+                          cpu_copy_mode_t mode)
+{
+    bool captured;
+    cpu_work_t work;
+    CUresult result = cpu_capture_enter(stream, &captured);
+    if (!result && captured) {
+        result = cpu_work_copy(stream->context, copy, &work);
+        return result ? result : cpu_capture_work(stream, &work);
+    }
+    return result ? result : cpu_copy(stream, box, mode);
+}
+
+/* A captured copy's node has it as a box of one row. */
+static CUresult queue_linear(cpu_stream_t *stream, const cpu_box_t *box, cpu_copy_mode_t mode)
+{
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .srcDevice = box->src,
+                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .dstDevice = box->dst,
+                          .WidthInBytes = box->width,
+                          .Height = 1,
+                          .Depth = 1};
+    return queue_box(stream, box, &copy, mode);
 }
 
 /* Either side may be given as any kind of memory; `device_dst` and `device_src` say which must be
@@ -53,7 +74,7 @@ static CUresult linear(uint64_t dst, bool device_dst, uint64_t src, bool device_
              (device_src && !is_device(src, bytes)))
         result = CUDA_ERROR_INVALID_VALUE;
     else
-        result = cpu_copy(stream, &box, async ? mode_of(dst, src, true) : CPU_COPY_WAIT);
+        result = queue_linear(stream, &box, async ? mode_of(dst, src, true) : CPU_COPY_WAIT);
     cpu_object_put(&stream->object);
     return result;
 }
@@ -95,7 +116,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
 /* Unified addresses: at least one side must be known memory. */
 static CUresult unified(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool async)
 {
-    bool device_dst = !is_pageable(dst), device_src = !is_pageable(src);
+    bool device_dst = !cpu_is_pageable(dst), device_src = !cpu_is_pageable(src);
     if (bytes && !device_dst && !device_src && (!dst || !src))
         return CUDA_ERROR_INVALID_VALUE;
     return linear(dst, device_dst, src, device_src, bytes, stream, async);
@@ -161,103 +182,21 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
 
 /* ---- boxes ---- */
 
-typedef struct {
-    CUmemorytype type;
-    uint64_t host, device;
-    size_t x, y, z, pitch, height; /* bytes, rows, layers; of the whole memory */
-    CUarray handle;
-    cpu_array_t *array; /* referenced while the call lasts */
-} side_t;
-
-/* The array of a side, which says how its rows lie. */
-static CUresult find_array(side_t *side)
-{
-    if (side->type != CU_MEMORYTYPE_ARRAY)
-        return CUDA_SUCCESS;
-    CUresult result = cpu_array_get(side->handle, &side->array);
-    if (result)
-        return result;
-    const cpu_tex_level_t *level = &side->array->image.level[0];
-    side->pitch = level->row;
-    side->height = level->height;
-    return CUDA_SUCCESS;
-}
-
-/* Whole texels inside the array. */
-static CUresult place_in_array(const side_t *side, const cpu_box_t *box, uint64_t *address)
-{
-    const cpu_tex_image_t *image = &side->array->image;
-    const cpu_tex_level_t *level = &image->level[0];
-    uint64_t row = (uint64_t)level->width * image->bytes;
-    if (side->x % image->bytes || box->width % image->bytes || side->x > row ||
-        box->width > row - side->x || side->y > level->height ||
-        box->height > level->height - side->y || side->z > level->depth ||
-        box->depth > level->depth - side->z)
-        return CUDA_ERROR_INVALID_VALUE;
-    *address = (uint64_t)level->data + side->z * level->slice + side->y * level->row + side->x;
-    return CUDA_SUCCESS;
-}
-
-/* The address of a side's first byte. */
-static CUresult place(const side_t *side, const cpu_box_t *box, uint64_t *address)
-{
-    uint64_t base = side->type == CU_MEMORYTYPE_HOST ? side->host : side->device;
-    if (side->type == CU_MEMORYTYPE_ARRAY)
-        return place_in_array(side, box, address);
-    if (side->type != CU_MEMORYTYPE_HOST && side->type != CU_MEMORYTYPE_DEVICE &&
-        side->type != CU_MEMORYTYPE_UNIFIED)
-        return CUDA_ERROR_INVALID_VALUE;
-    uint64_t slice = side->pitch * side->height;
-    uint64_t first = base + side->z * slice + side->y * side->pitch + side->x;
-    uint64_t end = first + (box->depth - 1) * slice + (box->height - 1) * side->pitch + box->width;
-    if (!base || end < first)
-        return CUDA_ERROR_INVALID_VALUE;
-    if ((side->type == CU_MEMORYTYPE_DEVICE ||
-         (side->type == CU_MEMORYTYPE_UNIFIED && !is_pageable(first))) &&
-        !is_device(first, end - first))
-        return CUDA_ERROR_INVALID_VALUE;
-    *address = first;
-    return CUDA_SUCCESS;
-}
-
-static CUresult box_copy(side_t *dst, side_t *src, size_t width, size_t height, size_t depth,
-                         CUstream handle, bool async)
+static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream handle, bool async)
 {
     cpu_stream_t *stream;
+    cpu_side_t dst, src;
+    cpu_box_t box;
     CUresult result = enter(handle, &stream);
     if (result)
         return result;
-    side_t *sides[2] = {dst, src};
-    result = find_array(dst);
-    if (!result)
-        result = find_array(src);
-    if (result)
-        goto out;
-    for (int i = 0; i < 2; i++) { /* 0 means "packed" */
-        sides[i]->pitch = sides[i]->pitch ? sides[i]->pitch : width + sides[i]->x;
-        sides[i]->height = sides[i]->height ? sides[i]->height : height + sides[i]->y;
+    result = cpu_box_describe(c, &dst, &src, &box);
+    if (!result) {
+        result =
+            queue_box(stream, &box, c, async ? mode_of(box.dst, box.src, true) : CPU_COPY_WAIT);
+        cpu_side_drop(&dst);
+        cpu_side_drop(&src);
     }
-    cpu_box_t box = {.width = width, .height = height, .depth = depth};
-    if (!width || !height || !depth)
-        goto out;
-    box.dst_pitch = dst->pitch;
-    box.src_pitch = src->pitch;
-    box.dst_slice = dst->pitch * dst->height;
-    box.src_slice = src->pitch * src->height;
-    result = CUDA_ERROR_INVALID_VALUE;
-    if ((height > 1 && (dst->pitch < width || src->pitch < width)) ||
-        dst->pitch > (size_t)1 << 40 || src->pitch > (size_t)1 << 40 ||
-        (depth > 1 && (dst->height < height || src->height < height)))
-        goto out;
-    result = place(dst, &box, &box.dst);
-    if (!result)
-        result = place(src, &box, &box.src);
-    if (!result)
-        result = cpu_copy(stream, &box, async ? mode_of(box.dst, box.src, true) : CPU_COPY_WAIT);
-out:
-    for (int i = 0; i < 2; i++)
-        if (sides[i]->array)
-            cpu_object_put(&sides[i]->array->object);
     cpu_object_put(&stream->object);
     return result;
 }
@@ -266,17 +205,24 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool async)
 {
     if (!c)
         return CUDA_ERROR_INVALID_VALUE;
-    side_t dst = {c->dstMemoryType, (uint64_t)c->dstHost,
-                  c->dstDevice,     c->dstXInBytes,
-                  c->dstY,          0,
-                  c->dstPitch,      0,
-                  c->dstArray,      NULL};
-    side_t src = {c->srcMemoryType, (uint64_t)c->srcHost,
-                  c->srcDevice,     c->srcXInBytes,
-                  c->srcY,          0,
-                  c->srcPitch,      0,
-                  c->srcArray,      NULL};
-    return box_copy(&dst, &src, c->WidthInBytes, c->Height, 1, stream, async);
+    CUDA_MEMCPY3D box = {.srcXInBytes = c->srcXInBytes,
+                         .srcY = c->srcY,
+                         .srcMemoryType = c->srcMemoryType,
+                         .srcHost = c->srcHost,
+                         .srcDevice = c->srcDevice,
+                         .srcArray = c->srcArray,
+                         .srcPitch = c->srcPitch,
+                         .dstXInBytes = c->dstXInBytes,
+                         .dstY = c->dstY,
+                         .dstMemoryType = c->dstMemoryType,
+                         .dstHost = c->dstHost,
+                         .dstDevice = c->dstDevice,
+                         .dstArray = c->dstArray,
+                         .dstPitch = c->dstPitch,
+                         .WidthInBytes = c->WidthInBytes,
+                         .Height = c->Height,
+                         .Depth = 1};
+    return copy_3d(&box, stream, async);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
@@ -294,17 +240,6 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
     return copy_2d(pCopy, hStream, true);
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool async)
-{
-    if (!c || c->srcLOD || c->dstLOD)
-        return CUDA_ERROR_INVALID_VALUE;
-    side_t dst = {c->dstMemoryType, (uint64_t)c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY,
-                  c->dstZ,          c->dstPitch,          c->dstHeight, c->dstArray,    NULL};
-    side_t src = {c->srcMemoryType, (uint64_t)c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY,
-                  c->srcZ,          c->srcPitch,          c->srcHeight, c->srcArray,    NULL};
-    return box_copy(&dst, &src, c->WidthInBytes, c->Height, c->Depth, stream, async);
-}
-
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 {
     return copy_3d(pCopy, NULL, false);
@@ -317,13 +252,32 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool async)
 {
-    if (!c || c->srcLOD || c->dstLOD)
+    if (!c)
         return CUDA_ERROR_INVALID_VALUE;
-    side_t dst = {c->dstMemoryType, (uint64_t)c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY,
-                  c->dstZ,          c->dstPitch,          c->dstHeight, c->dstArray,    NULL};
-    side_t src = {c->srcMemoryType, (uint64_t)c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY,
-                  c->srcZ,          c->srcPitch,          c->srcHeight, c->srcArray,    NULL};
-    return box_copy(&dst, &src, c->WidthInBytes, c->Height, c->Depth, stream, async);
+    CUDA_MEMCPY3D box = {.srcXInBytes = c->srcXInBytes,
+                         .srcY = c->srcY,
+                         .srcZ = c->srcZ,
+                         .srcLOD = c->srcLOD,
+                         .srcMemoryType = c->srcMemoryType,
+                         .srcHost = c->srcHost,
+                         .srcDevice = c->srcDevice,
+                         .srcArray = c->srcArray,
+                         .srcPitch = c->srcPitch,
+                         .srcHeight = c->srcHeight,
+                         .dstXInBytes = c->dstXInBytes,
+                         .dstY = c->dstY,
+                         .dstZ = c->dstZ,
+                         .dstLOD = c->dstLOD,
+                         .dstMemoryType = c->dstMemoryType,
+                         .dstHost = c->dstHost,
+                         .dstDevice = c->dstDevice,
+                         .dstArray = c->dstArray,
+                         .dstPitch = c->dstPitch,
+                         .dstHeight = c->dstHeight,
+                         .WidthInBytes = c->WidthInBytes,
+                         .Height = c->Height,
+                         .Depth = c->Depth};
+    return copy_3d(&box, stream, async);
 }
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
@@ -337,6 +291,20 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 }
 
 /* ---- fills ---- */
+
+static CUresult queue_fill(cpu_stream_t *stream, const cpu_fill_t *f, bool wait)
+{
+    bool captured;
+    cpu_work_t work;
+    CUresult result = cpu_capture_enter(stream, &captured);
+    if (!result && captured) {
+        CUDA_MEMSET_NODE_PARAMS node = {
+            f->dst, f->pitch, f->value, f->element, f->width / f->element, f->height};
+        result = cpu_work_fill(stream->context, &node, &work);
+        return result ? result : cpu_capture_work(stream, &work);
+    }
+    return result ? result : cpu_fill(stream, f, wait);
+}
 
 /* Fills of memory that the host sees too (page-locked, managed) are waited for, as CUDA says. */
 static CUresult fill(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned element, size_t width,
@@ -361,7 +329,7 @@ static CUresult fill(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned ele
     if (height == 1)
         f.pitch = f.width;
     bool host = cpu_memory_find(dst, &memory) && memory.kind != CPU_MEMORY_DEVICE;
-    result = cpu_fill(stream, &f, !async && host);
+    result = queue_fill(stream, &f, !async && host);
 out:
     cpu_object_put(&stream->object);
     return result;

@@ -1,5 +1,6 @@
 /* Entry points: functions, their attributes, occupancy and launches. */
 #include "gb_cuda_api.h"
+#include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_launch.h"
 #include "gpu-proxy/cpu/driver/cpu_library.h"
 #include "gpu-proxy/cpu/driver/cpu_stream.h"
@@ -289,6 +290,20 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfu
 
 /* ---- launches ---- */
 
+/* Handles of libraries' kernels stay kernels, so that they mean a function in any context. */
+static CUresult capture(cpu_function_t *function, CUfunction handle, cpu_stream_t *stream,
+                        const cpu_shape_of_launch_t *shape, void **params, void **extra)
+{
+    cpu_work_t work;
+    bool of_library = (uint64_t)(uintptr_t)handle != function->object.handle;
+    CUresult result =
+        cpu_work_launch(function, of_library ? NULL : handle, shape, params, extra, &work);
+    if (result)
+        return result;
+    work.kernel.kern = of_library ? (CUkernel)handle : NULL;
+    return cpu_capture_work(stream, &work);
+}
+
 static CUresult launch(CUfunction f, CUstream handle, const cpu_shape_of_launch_t *shape,
                        void **params, void **extra)
 {
@@ -302,7 +317,12 @@ static CUresult launch(CUfunction f, CUstream handle, const cpu_shape_of_launch_
         return result;
     result = cpu_function_get(context, f, &function);
     if (!result) {
-        result = cpu_launch(function, stream, shape, params, extra);
+        bool captured;
+        result = cpu_capture_enter(stream, &captured);
+        if (!result && captured)
+            result = capture(function, f, stream, shape, params, extra);
+        else if (!result)
+            result = cpu_launch(function, stream, shape, params, extra);
         cpu_object_put(&function->object);
     }
     cpu_object_put(&stream->object);

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_stream.h"
@@ -22,6 +23,9 @@ static CUresult alloc(cpu_memory_kind_t kind, size_t bytes, unsigned flags, uint
         return result;
     if (!base)
         return CUDA_ERROR_INVALID_VALUE;
+    result = cpu_capture_unsafe();
+    if (result)
+        return result;
     return cpu_memory_alloc(kind, context->device->index, context, bytes, flags, base);
 }
 
@@ -75,6 +79,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     cpu_context_t *context;
     CUresult result = cpu_thread_context(&context);
     if (result || !dptr)
+        return result;
+    result = cpu_capture_unsafe();
+    if (result)
         return result;
     settle(dptr);
     return cpu_memory_free(DEVICE_KINDS, dptr);

@@ -1,5 +1,6 @@
 /* Entry points: streams, events, host functions and values in memory. */
 #include "gb_cuda_api.h"
+#include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_event.h"
 #include "gpu-proxy/cpu/driver/cpu_host.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
@@ -59,6 +60,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     cpu_object_t *object = cpu_handle_remove(CPU_KIND_STREAM, (uint64_t)(uintptr_t)hStream);
     if (!object)
         return CUDA_ERROR_INVALID_HANDLE;
+    cpu_capture_forget_stream((cpu_stream_t *)object);
     cpu_stream_close((cpu_stream_t *)object);
     return CUDA_SUCCESS;
 }
@@ -69,6 +71,9 @@ CUresult cuStreamQuery(CUstream hStream)
     CUresult result = enter(hStream, &stream);
     if (result)
         return result;
+    result = cpu_capture_refuse(stream);
+    if (result)
+        return leave(stream, result);
     if (stream == stream->lanes->legacy)
         result = atomic_load(&stream->lanes->busy_blocking) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     else if (!cpu_stream_passed(stream, cpu_stream_last(stream)))
@@ -83,6 +88,9 @@ CUresult cuStreamSynchronize(CUstream hStream)
     CUresult result = enter(hStream, &stream);
     if (result)
         return result;
+    result = cpu_capture_refuse(stream);
+    if (result)
+        return leave(stream, result);
     /* The default stream is done when the blocking streams before it are, too. */
     if (stream == stream->lanes->legacy && atomic_load(&stream->lanes->busy_blocking))
         result = cpu_event_barrier(stream);
@@ -104,7 +112,10 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     result = cpu_event_get(hEvent, &event);
     if (result)
         return leave(stream, result);
-    result = cpu_event_wait_in(event, stream);
+    bool captured;
+    result = cpu_capture_wait(stream, event, Flags, &captured);
+    if (!result && !captured)
+        result = cpu_event_wait_in(event, stream);
     cpu_object_put(&event->object);
     return leave(stream, result);
 }
@@ -172,18 +183,6 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
     return leave(stream, device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Nothing is captured here, ever. */
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    cpu_stream_t *stream;
-    CUresult result = enter(hStream, &stream);
-    if (result)
-        return result;
-    if (captureStatus)
-        *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return leave(stream, captureStatus ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-}
-
 /* ---- events ---- */
 
 CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
@@ -232,8 +231,11 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
     result = cpu_event_get(hEvent, &event);
     if (result)
         return leave(stream, result);
-    result = event->context == stream->context ? cpu_event_record(event, stream)
+    bool captured = false;
+    result = event->context == stream->context ? cpu_capture_record(stream, event, flags, &captured)
                                                : CUDA_ERROR_INVALID_HANDLE;
+    if (!result && !captured)
+        result = cpu_event_record(event, stream);
     cpu_object_put(&event->object);
     return leave(stream, result);
 }
@@ -257,7 +259,7 @@ CUresult cuEventQuery(CUevent hEvent)
     CUresult result = enter_event(hEvent, &event);
     if (result)
         return result;
-    result = cpu_event_query(event);
+    result = cpu_capture_owns(event) ? CUDA_ERROR_CAPTURED_EVENT : cpu_event_query(event);
     CUresult state = cpu_context_state(event->context);
     cpu_object_put(&event->object);
     return state ? state : result;
@@ -270,6 +272,10 @@ CUresult cuEventSynchronize(CUevent hEvent)
     CUresult result = enter_event(hEvent, &event);
     if (result)
         return result;
+    if (cpu_capture_owns(event)) {
+        cpu_object_put(&event->object);
+        return CUDA_ERROR_CAPTURED_EVENT;
+    }
     if (cpu_event_point(event, &point)) {
         cpu_sched_wait(point.stream, point.seq);
         cpu_object_put(&point.stream->object);
@@ -305,7 +311,14 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
     CUresult result = enter(hStream, &stream);
     if (result)
         return result;
-    return leave(stream, fn ? cpu_host_launch(stream, fn, userData) : CUDA_ERROR_INVALID_VALUE);
+    bool captured;
+    result = fn ? cpu_capture_enter(stream, &captured) : CUDA_ERROR_INVALID_VALUE;
+    if (!result && captured) {
+        cpu_work_t work;
+        result = cpu_work_host(&(CUDA_HOST_NODE_PARAMS){fn, userData}, &work);
+        return leave(stream, result ? result : cpu_capture_work(stream, &work));
+    }
+    return leave(stream, result ? result : cpu_host_launch(stream, fn, userData));
 }
 
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
@@ -317,7 +330,8 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
         return result;
     if (!callback || flags)
         return leave(stream, CUDA_ERROR_INVALID_VALUE);
-    return leave(stream, cpu_host_callback(stream, hStream, callback, userData));
+    result = cpu_capture_refuse(stream); /* graphs have host functions, but no callbacks */
+    return leave(stream, result ? result : cpu_host_callback(stream, hStream, callback, userData));
 }
 
 /* ---- values ---- */
@@ -326,6 +340,17 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
 static bool good_address(CUdeviceptr addr, unsigned bytes)
 {
     return addr % bytes == 0 && cpu_memory_covers(CPU_MEMORY_ANY, addr, bytes);
+}
+
+/* Waits and writes have their fields in the same places. */
+static CUresult capture_value(cpu_stream_t *stream, CUstreamBatchMemOpType operation,
+                              CUdeviceptr addr, uint64_t value, unsigned flags)
+{
+    CUstreamBatchMemOpParams op = {
+        .waitValue = {.operation = operation, .address = addr, .value64 = value, .flags = flags}};
+    cpu_work_t work;
+    CUresult result = cpu_work_values(stream->context, &op, 1, &work);
+    return result ? result : cpu_capture_work(stream, &work);
 }
 
 static CUresult wait_value(CUstream handle, CUdeviceptr addr, uint64_t value, unsigned bytes,
@@ -339,7 +364,14 @@ static CUresult wait_value(CUstream handle, CUdeviceptr addr, uint64_t value, un
         return leave(stream, CUDA_ERROR_NOT_SUPPORTED);
     if ((flags & ~3u) || !good_address(addr, bytes))
         return leave(stream, CUDA_ERROR_INVALID_VALUE);
-    return leave(stream, cpu_value_wait(stream, addr, value, bytes, flags));
+    bool captured;
+    result = cpu_capture_enter(stream, &captured);
+    if (!result && captured)
+        return leave(stream, capture_value(stream,
+                                           bytes == 4 ? CU_STREAM_MEM_OP_WAIT_VALUE_32
+                                                      : CU_STREAM_MEM_OP_WAIT_VALUE_64,
+                                           addr, value, flags));
+    return leave(stream, result ? result : cpu_value_wait(stream, addr, value, bytes, flags));
 }
 
 static CUresult write_value(CUstream handle, CUdeviceptr addr, uint64_t value, unsigned bytes,
@@ -351,7 +383,14 @@ static CUresult write_value(CUstream handle, CUdeviceptr addr, uint64_t value, u
         return result;
     if ((flags & ~1u) || !good_address(addr, bytes))
         return leave(stream, CUDA_ERROR_INVALID_VALUE);
-    return leave(stream, cpu_value_write(stream, addr, value, bytes));
+    bool captured;
+    result = cpu_capture_enter(stream, &captured);
+    if (!result && captured)
+        return leave(stream, capture_value(stream,
+                                           bytes == 4 ? CU_STREAM_MEM_OP_WRITE_VALUE_32
+                                                      : CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                                           addr, value, flags));
+    return leave(stream, result ? result : cpu_value_write(stream, addr, value, bytes));
 }
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, uint32_t value,

@@ -33,6 +33,7 @@ static void destroy(cpu_object_t *object)
     cpu_event_t *event = (cpu_event_t *)object;
     if (event->stream)
         cpu_object_put(&event->stream->object);
+    cpu_captured_free(atomic_load(&event->captured));
     cpu_object_put(&event->context->object);
     pthread_mutex_destroy(&event->lock);
     free(event);
@@ -113,16 +114,19 @@ CUresult cpu_event_barrier(cpu_stream_t *stream)
     return cpu_sched_submit(stream, &mark->op, NULL);
 }
 
-/* Queues a wait for the point in the stream. */
-static CUresult queue_wait(cpu_stream_t *stream, const cpu_point_t *point)
+CUresult cpu_event_join(cpu_stream_t *stream, const cpu_point_t *points, uint32_t count)
 {
     mark_op_t *mark = malloc(sizeof(*mark));
     if (!mark)
         return CUDA_ERROR_OUT_OF_MEMORY;
     cpu_op_init(&mark->op, &mark_ops, 0, 0);
     mark->event = NULL;
-    /* One point always fits. */
-    (void)cpu_op_wait_for(&mark->op, point->stream, point->seq);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!cpu_op_wait_for(&mark->op, points[i].stream, points[i].seq)) {
+            cpu_op_drop(&mark->op);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
     return cpu_sched_submit(stream, &mark->op, NULL);
 }
 
@@ -133,7 +137,7 @@ CUresult cpu_event_wait_in(cpu_event_t *event, cpu_stream_t *stream)
     if (!cpu_event_point(event, &point))
         return CUDA_SUCCESS;
     if (point.stream != stream && !cpu_stream_passed(point.stream, point.seq))
-        result = queue_wait(stream, &point);
+        result = cpu_event_join(stream, &point, 1);
     cpu_object_put(&point.stream->object);
     return result;
 }

@@ -11,12 +11,16 @@ typedef struct cpu_event {
     pthread_mutex_t lock; /* of the point */
     cpu_stream_t *stream; /* where it was recorded last, referenced; NULL: never */
     uint64_t seq;
-    _Atomic uint64_t serial;  /* of the last record */
-    _Atomic uint64_t time_ns; /* of the last record that is complete; monotonic clock */
+    _Atomic(cpu_captured_t *) captured; /* last recorded in a captured stream: cpu_capture.h's */
+    _Atomic uint64_t serial;            /* of the last record */
+    _Atomic uint64_t time_ns;           /* of the last record that is complete; monotonic clock */
 } cpu_event_t;
 
 /* A new event; the caller has the only reference. */
 CUresult cpu_event_open(cpu_context_t *context, unsigned flags, cpu_event_t **event);
+
+/* Drops what an event keeps of a capture; NULL is allowed. Of cpu_capture.c. */
+void cpu_captured_free(cpu_captured_t *captured);
 
 /* The event behind a handle, with a reference. CUDA_ERROR_INVALID_HANDLE, or its context's state. */
 CUresult cpu_event_get(CUevent handle, cpu_event_t **event);
@@ -29,6 +33,9 @@ bool cpu_event_point(cpu_event_t *event, cpu_point_t *point);
 
 /* Queues an operation that does nothing: after it, all that its stream waits for is complete. */
 CUresult cpu_event_barrier(cpu_stream_t *stream);
+
+/* Makes the stream wait for points of other streams. */
+CUresult cpu_event_join(cpu_stream_t *stream, const cpu_point_t *points, uint32_t count);
 
 /* Makes the stream wait for the last record. Events never recorded count as complete. */
 CUresult cpu_event_wait_in(cpu_event_t *event, cpu_stream_t *stream);

@@ -25,6 +25,10 @@ typedef enum {
     CPU_KIND_MIPMAP,
     CPU_KIND_TEXTURE, /* texture and surface objects */
     CPU_KIND_TEXREF,  /* texture and surface references */
+    CPU_KIND_GRAPH,
+    CPU_KIND_NODE,
+    CPU_KIND_EXEC,
+    CPU_KIND_USER, /* cuUserObjectCreate */
 } cpu_kind_t;
 
 /* First member of every such object. */

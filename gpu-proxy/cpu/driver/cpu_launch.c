@@ -192,7 +192,7 @@ int cpu_launch_blocks_per_core(const cpu_function_t *function, int threads, size
     return (uint64_t)blocks < by_shared ? blocks : (int)by_shared;
 }
 
-static CUresult check_shape(const cpu_function_t *function, const cpu_shape_of_launch_t *shape)
+CUresult cpu_launch_check(const cpu_function_t *function, const cpu_shape_of_launch_t *shape)
 {
     const uint32_t *g = shape->grid, *b = shape->block;
     for (int i = 0; i < 3; i++)
@@ -243,8 +243,7 @@ static CUresult read_extra(void **extra, const void **buffer, size_t *size)
     return CUDA_SUCCESS;
 }
 
-static CUresult take_params(const cpu_function_t *function, void **params, void **extra,
-                            uint8_t *to)
+CUresult cpu_launch_pack(const cpu_function_t *function, void **params, void **extra, uint8_t *to)
 {
     const ptx_function_t *ptx = function->ptx;
     const ptx_var_t *vars = &function->module->image->ptx->vars[ptx->param_first];
@@ -303,13 +302,13 @@ CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
     cpu_variant_t *variant;
     if (stream->context != function->module->context)
         return CUDA_ERROR_INVALID_HANDLE;
-    CUresult result = check_shape(function, shape);
+    CUresult result = cpu_launch_check(function, shape);
     if (!result)
         result = cpu_function_variant(function, shape->block, &variant);
     if (result)
         return result;
     launch_op_t *op = aligned_alloc(64, launch_bytes(function));
-    result = op ? take_params(function, params, extra, op->params) : CUDA_ERROR_OUT_OF_MEMORY;
+    result = op ? cpu_launch_pack(function, params, extra, op->params) : CUDA_ERROR_OUT_OF_MEMORY;
     if (!result) {
         op->workspace = 0;
         if (shape->cooperative)

@@ -26,6 +26,13 @@ typedef struct {
 /* How many blocks of so many threads a core can have under way, as cuOccupancy...; 0: none fits. */
 int cpu_launch_blocks_per_core(const cpu_function_t *function, int threads, size_t dynamic_shared);
 
+/* The errors of a launch that its shape alone makes: CUDA_ERROR_INVALID_VALUE,
+ * _LAUNCH_OUT_OF_RESOURCES, _COOPERATIVE_LAUNCH_TOO_LARGE. */
+CUresult cpu_launch_check(const cpu_function_t *function, const cpu_shape_of_launch_t *shape);
+
+/* Takes the parameters as a launch does, into `to`, which has room for the function's param_size. */
+CUresult cpu_launch_pack(const cpu_function_t *function, void **params, void **extra, uint8_t *to);
+
 /* Queues a launch. Parameters are taken at once: from `params`, one pointer each, or packed from
  * `extra`. Errors as cuLaunchKernel: CUDA_ERROR_INVALID_VALUE, _LAUNCH_OUT_OF_RESOURCES,
  * _COOPERATIVE_LAUNCH_TOO_LARGE, _INVALID_HANDLE (stream of another context), or from compiling. */

@@ -195,6 +195,12 @@ bool cpu_op_wait_for(cpu_op_t *op, cpu_stream_t *stream, uint64_t seq)
     return true;
 }
 
+void cpu_op_drop(cpu_op_t *op)
+{
+    op->next = NULL;
+    bury(op);
+}
+
 /* Work in the default stream comes after all earlier work in the context's blocking streams, and
  * before all their later work. */
 static bool apply_default_stream_rule(cpu_op_t *op, cpu_stream_t *stream)

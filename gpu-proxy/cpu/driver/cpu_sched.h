@@ -23,6 +23,7 @@
 typedef struct cpu_op cpu_op_t;
 typedef struct cpu_stream cpu_stream_t;
 typedef struct cpu_context cpu_context_t;
+typedef struct cpu_captured cpu_captured_t;
 
 /* A place to work at: what a thread needs while it runs pieces. */
 typedef struct cpu_seat {
@@ -101,6 +102,8 @@ struct cpu_stream {
     cpu_stream_t *blocked_next;
     cpu_stream_t *context_prev, *context_next;
     cpu_waiter_t *waiters;
+    /* Under cpu_graph_lock: what cpu_capture.h keeps of a captured stream; else NULL. */
+    cpu_captured_t *captured;
 };
 
 /* What the engine keeps per context. */
@@ -124,6 +127,9 @@ void cpu_op_init(cpu_op_t *op, const cpu_op_ops_t *ops, uint64_t pieces, uint64_
 /* Makes the operation wait for a point as well. Before submission; takes a reference to the
  * stream. False if memory is out. */
 bool cpu_op_wait_for(cpu_op_t *op, cpu_stream_t *stream, uint64_t seq);
+
+/* Ends an operation that is not submitted after all. */
+void cpu_op_drop(cpu_op_t *op);
 
 /* Appends the operation, which then belongs to the engine, and tells its point in *seq (may be
  * NULL). Default-stream rules are applied here. On an error (the stream or its context is gone,
