@@ -248,8 +248,8 @@ void gen_verify_reset(cpu_gen_t *gen);                /* at the start of a node 
 void gen_verify_forget(cpu_gen_t *gen, uint32_t reg); /* the register has a new value */
 val_t gen_fast_check(cpu_gen_t *gen, const gen_addr_t *a, val_t address, uint64_t extent);
 /* A spaced strip: one wide load for all accesses that a check covers, then a shuffle (gen_spaced.c).
- * NULL: do it lane by lane. */
-val_t gen_load_spaced(cpu_gen_t *gen, const gen_addr_t *a, type_t elem);
+ * False: do it lane by lane. */
+bool gen_load_spaced(cpu_gen_t *gen, const gen_addr_t *a, type_t elem, val_t *out);
 val_t gen_to_pointer(cpu_gen_t *gen, const gen_addr_t *a, val_t address);
 /* ---- gen_slow.c: calls of the helpers that look at every lane; they leave the function on a fault */
 /* check_strip, gather or scatter for an affine access; data is in the buffer. */

@@ -100,6 +100,23 @@ static void add_index(cpu_gen_t *gen, gen_addr_t *a)
                           (uint64_t)a->form.scale * (uint64_t)(int64_t)a->form.step);
 }
 
+/* Are all lanes' addresses certainly aligned and in the kernel's own shared variables? */
+static bool is_in_static_shared(const cpu_gen_t *gen, const gen_addr_t *a)
+{
+    ptx_operand_t base = {.kind = a->o->base, .index = a->o->index};
+    int64_t offset = ptx_operand_offset(a->o);
+    uint64_t size = size_of(a), high;
+    if (a->space != PTX_SPACE_SHARED || a->form.tag != CPU_FORM_AFFINE || a->form.scale != 0 ||
+        offset < 0 || offset > INT32_MAX || gen->W == 1) {
+        return false;
+    }
+    high = cpu_operand_high(gen->a, &base);
+    cpu_rest_t rest = cpu_operand_rest(gen->a, &base);
+    return high <= INT32_MAX && high + (uint64_t)offset + size <= gen->f->shared_size &&
+           rest.modulus >= size && ((rest.rest + (uint64_t)offset) & (size - 1)) == 0 &&
+           (uint64_t)a->form.stride % size == 0;
+}
+
 gen_addr_t gen_address(cpu_gen_t *gen, const ptx_operand_t *o, unsigned ptx_type, unsigned count,
                        bool write)
 {
@@ -109,7 +126,7 @@ gen_addr_t gen_address(cpu_gen_t *gen, const ptx_operand_t *o, unsigned ptx_type
                     .bytes = ptx_type_size((ptx_type_t)ptx_type),
                     .count = count,
                     .write = write};
-    a.covered = gen_ahead_covers(gen, gen->i);
+    a.covered = gen_ahead_covers(gen, gen->i) || is_in_static_shared(gen, &a);
     if (a.form.tag == CPU_FORM_AFFINE) {
         a.first = gen_address_base(gen, o, false);
         a.stride = a.form.stride;
@@ -135,13 +152,14 @@ bool gen_address_contiguous(const cpu_gen_t *gen, const gen_addr_t *a)
 
 unsigned gen_address_spacing(const cpu_gen_t *gen, const gen_addr_t *a)
 {
-    enum { FAR = 4 };
+    int64_t spacing = a->stride / (int64_t)a->bytes;
     if (gen->W == 1 || a->form.tag != CPU_FORM_AFFINE || a->form.scale != 0 ||
-        a->space == PTX_SPACE_LOCAL || a->count != 1 || a->stride <= (int64_t)a->bytes ||
-        a->stride % a->bytes != 0 || a->stride / a->bytes > FAR || a->bytes < 4) {
+        a->space == PTX_SPACE_LOCAL || a->stride <= (int64_t)size_of(a) ||
+        a->stride % a->bytes != 0 || a->bytes < 4) {
         return 0;
     }
-    return (unsigned)(a->stride / a->bytes);
+    bool few = spacing <= 4 ? a->count == 1 || spacing == 4 : spacing == 8;
+    return few ? (unsigned)spacing : 0;
 }
 
 val_t gen_addresses(cpu_gen_t *gen, const gen_addr_t *a)

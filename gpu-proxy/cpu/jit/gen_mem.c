@@ -223,14 +223,12 @@ void gen_load(cpu_gen_t *gen)
             gen_write(gen, element(gen, dst, n), pick(gen, strip, count, n), i->type);
         }
     } else {
-        val_t spaced = gen->mask == NULL && !is_volatile(i) ? gen_load_spaced(gen, &a, elem) : NULL;
-        if (spaced != NULL) {
-            gen_write(gen, element(gen, dst, 0), spaced, i->type);
-            return;
-        }
-        val_t at = gen_checked_lanes(gen, &a), v[MAX_COUNT];
-        for (unsigned n = 0; n < count; n++) {
-            v[n] = gather(gen, elem, at, n * a.bytes, align);
+        val_t v[MAX_COUNT];
+        if (gen->mask != NULL || is_volatile(i) || !gen_load_spaced(gen, &a, elem, v)) {
+            val_t at = gen_checked_lanes(gen, &a);
+            for (unsigned n = 0; n < count; n++) {
+                v[n] = gather(gen, elem, at, n * a.bytes, align);
+            }
         }
         for (unsigned n = 0; n < count; n++) {
             gen_write(gen, element(gen, dst, n), v[n], i->type);

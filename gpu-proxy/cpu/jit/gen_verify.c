@@ -61,10 +61,10 @@ static void note_def(void *context, uint32_t reg)
 }
 
 /* Do the offsets stay within one lane's share of a stretch? */
-static bool fits(const family_t *f, int64_t at, int64_t stride)
+static bool fits(const family_t *f, int64_t at, int64_t size, int64_t stride)
 {
     int64_t low = at < f->low ? at : f->low, high = at > f->high ? at : f->high;
-    return high - low < stride;
+    return high - low <= stride - size;
 }
 
 /* Instructions other than st behind which memory may be another. */
@@ -99,7 +99,7 @@ static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned si
             unsigned bytes = ptx_type_size((ptx_type_t)i->type) * (i->vec > 1 ? i->vec : 1);
             int64_t at = ptx_operand_offset(o);
             if (o->base == PTX_OPERAND_REG && o->index == a->o->index && bytes == size &&
-                (at - first) % (int64_t)size == 0 && (!spaced || fits(f, at, a->stride))) {
+                (at - first) % (int64_t)size == 0 && (!spaced || fits(f, at, size, a->stride))) {
                 f->offsets[f->count++] = at;
                 f->low = at < f->low ? at : f->low;
                 f->high = at > f->high ? at : f->high;

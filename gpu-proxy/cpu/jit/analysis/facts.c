@@ -58,6 +58,20 @@ static uint64_t sreg_align(const cpu_analysis_t *a, uint32_t sreg)
 
 static const cpu_rest_t NOTHING = {1, 0};
 
+/* A static variable's place in shared memory. */
+static bool shared_place(const cpu_analysis_t *a, const ptx_operand_t *o, uint64_t *at)
+{
+    if (o->kind != PTX_OPERAND_VAR || a->module->vars[o->index].space != PTX_SPACE_SHARED) {
+        return false;
+    }
+    *at = ptx_shared_offset(a->module, a->f, o->index);
+    if (*at >= a->f->shared_size || o->value > a->f->shared_size) {
+        return false; /* a dynamic one, or far away */
+    }
+    *at += o->value;
+    return true;
+}
+
 static cpu_rest_t rest(uint64_t modulus, uint64_t value)
 {
     modulus = modulus > ALIGN_MAX ? ALIGN_MAX : modulus;
@@ -74,6 +88,9 @@ cpu_rest_t cpu_operand_rest(const cpu_analysis_t *a, const ptx_operand_t *o)
         const cpu_value_t *v = &a->values[o->index];
         /* without a value so far (or for ever): zero, as registers begin */
         return v->high == 0 || v->rest.modulus == 0 ? rest(ALIGN_MAX, 0) : v->rest;
+    }
+    if (shared_place(a, o, &c)) {
+        return rest(ALIGN_MAX, c);
     }
     return o->kind == PTX_OPERAND_SREG ? rest(sreg_align(a, o->index), 0) : NOTHING;
 }
@@ -130,6 +147,9 @@ uint64_t cpu_operand_high(const cpu_analysis_t *a, const ptx_operand_t *o)
 {
     uint64_t c;
     if (cpu_operand_constant(a, o, &c)) {
+        return c;
+    }
+    if (shared_place(a, o, &c)) {
         return c;
     }
     if (o->kind == PTX_OPERAND_REG) {
