@@ -177,6 +177,42 @@ static void scatter(cpu_gen_t *gen, val_t v, val_t addresses, uint64_t offset, u
     }
 }
 
+/* Can a lane's elements be moved as one? Inactive lanes have harmless addresses. */
+static bool moves_whole(const cpu_gen_t *gen, type_t elem, unsigned count)
+{
+    return (count == 2 || count == 4) && (elem == gen->i32 || elem == gen->f32) && gen->W <= 16;
+}
+
+/* Each lane's elements with one load; then all of them as if they had been neighbours. */
+static void gather_whole(cpu_gen_t *gen, type_t elem, unsigned count, val_t addresses,
+                         unsigned align, val_t *out)
+{
+    val_t part[32];
+    for (unsigned l = 0; l < gen->W; l++) {
+        part[l] = plain_load(gen, LLVMVectorType(elem, count),
+                             pointer_of_lane(gen, addresses, l, 0), align);
+    }
+    for (unsigned n = gen->W; n > 1; n /= 2) {
+        for (unsigned k = 0; k < n / 2; k++) {
+            part[k] = concatenate(gen, part[2 * k], part[2 * k + 1]);
+        }
+    }
+    for (unsigned n = 0; n < count; n++) {
+        out[n] = pick(gen, part[0], count, n);
+    }
+}
+
+static void scatter_whole(cpu_gen_t *gen, val_t all, unsigned count, val_t addresses,
+                          unsigned align)
+{
+    for (unsigned l = 0; l < gen->W; l++) {
+        uint32_t at[4] = {l * count, l * count + 1, l * count + 2, l * count + 3};
+        val_t v = LLVMBuildShuffleVector(B, all, LLVMGetPoison(LLVMTypeOf(all)),
+                                         gen_iota(gen, at, count), "");
+        plain_store(gen, v, pointer_of_lane(gen, addresses, l, 0), align);
+    }
+}
+
 /* ---- loads ---- */
 
 static void load_param(cpu_gen_t *gen, const ptx_operand_t *o, const ptx_operand_t *dst)
@@ -226,8 +262,12 @@ void gen_load(cpu_gen_t *gen)
         val_t v[MAX_COUNT];
         if (gen->mask != NULL || is_volatile(i) || !gen_load_spaced(gen, &a, elem, v)) {
             val_t at = gen_checked_lanes(gen, &a);
-            for (unsigned n = 0; n < count; n++) {
-                v[n] = gather(gen, elem, at, n * a.bytes, align);
+            if (moves_whole(gen, elem, count)) {
+                gather_whole(gen, elem, count, at, align, v);
+            } else {
+                for (unsigned n = 0; n < count; n++) {
+                    v[n] = gather(gen, elem, at, n * a.bytes, align);
+                }
             }
         }
         for (unsigned n = 0; n < count; n++) {
@@ -307,6 +347,10 @@ void gen_store(cpu_gen_t *gen)
         return;
     }
     val_t at = gen_checked_lanes(gen, &a);
+    if (moves_whole(gen, gen_element(v[0]), a.count)) {
+        scatter_whole(gen, interleave(gen, v, a.count), a.count, at, align);
+        return;
+    }
     for (unsigned n = 0; n < a.count; n++) {
         scatter(gen, v[n], at, n * a.bytes, align);
     }

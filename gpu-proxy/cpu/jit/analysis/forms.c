@@ -290,11 +290,13 @@ static cpu_form_t mask_form(const cpu_analysis_t *a, const ptx_instr_t *i, unsig
         !cpu_operand_constant(a, ptx_src(a->f, i, 1), &c)) {
         return VARYING;
     }
-    if (i->op == PTX_OP_AND) {
-        return block == 0                       ? VARYING
-               : (c & (block - 1)) == block - 1 ? form
-               : (c & (block - 1)) == 0         ? UNIFORM
-                                                : VARYING;
+    if (i->op == PTX_OP_AND) { /* the stride's low zeros are bits that all lanes have alike */
+        uint64_t stride = (uint64_t)form.stride;
+        uint64_t differ = (block - 1) & ~((stride & (0 - stride)) - 1);
+        return block == 0               ? VARYING
+               : (c & differ) == differ ? form
+               : (c & differ) == 0      ? UNIFORM
+                                        : VARYING;
     }
     if (c >= 32) {
         return VARYING;
