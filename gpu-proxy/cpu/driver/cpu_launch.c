@@ -147,10 +147,24 @@ static CUresult make_room(launch_op_t *op, cpu_seat_t *seat)
     return result;
 }
 
+/* Four rows of blocks at a time, column by column: blocks of a column and blocks of a row mostly read
+ * the same, and so it is still in the cache. Blocks that may wait for others go in CUDA's order. */
+static void place(const launch_op_t *op, uint64_t cta, uint32_t ctaid[3])
+{
+    enum { ROWS = 4 };
+    uint64_t width = op->grid[0], plane = width * op->grid[1], at = cta % plane;
+    bool in_order = op->workspace != 0 || cpu_code_header(op->variant->code)->spins;
+    uint64_t band = in_order ? 1 : ROWS, first = at / (width * band) * band;
+    uint64_t rows = op->grid[1] - first < band ? op->grid[1] - first : band;
+    uint64_t rest = at - first * width;
+    ctaid[0] = (uint32_t)(rest / rows);
+    ctaid[1] = (uint32_t)(first + rest % rows);
+    ctaid[2] = (uint32_t)(cta / plane);
+}
+
 static CUresult run(cpu_op_t *self, cpu_seat_t *seat, uint64_t first, uint64_t count)
 {
     launch_op_t *op = (launch_op_t *)self;
-    uint64_t plane = (uint64_t)op->grid[0] * op->grid[1];
     CUresult result = CUDA_SUCCESS;
     for (uint64_t cta = first; !result && cta < first + count; cta++) {
         cpu_launch_t *launch;
@@ -159,9 +173,7 @@ static CUresult run(cpu_op_t *self, cpu_seat_t *seat, uint64_t first, uint64_t c
             result = prepare(op, seat, &launch);
         if (result || is_cancelled(op))
             break;
-        launch->ctaid[0] = (uint32_t)(cta % op->grid[0]);
-        launch->ctaid[1] = (uint32_t)(cta / op->grid[0] % op->grid[1]);
-        launch->ctaid[2] = (uint32_t)(cta / plane);
+        place(op, cta, launch->ctaid);
         result = settle(op, seat, cpu_code_start_cta(op->variant->code, launch));
     }
     return result;

@@ -19,7 +19,7 @@
 
 #define CPU_CODE_MAGIC 0x4b4c4247u /* "GBLK" */
 /* Changes with the blob's layout, with cpu_launch_t and with cpu_helpers_t. */
-#define CPU_CODE_VERSION 10u
+#define CPU_CODE_VERSION 11u
 
 #define CPU_BARRIERS 16u     /* barriers of a CTA */
 #define CPU_MAX_STRIPS 16u   /* of a group */
@@ -69,6 +69,7 @@ typedef struct {
     uint32_t param_bytes;
     uint32_t local_bytes; /* of a thread */
     uint32_t checked;     /* 1: addresses are checked by the code */
+    uint32_t spins;       /* 1: threads may wait for threads of earlier blocks */
     uint32_t
         stack_bytes; /* of local_bytes: what recursion may use; 0: the kernel does not recurse */
 } cpu_code_header_t;

@@ -122,6 +122,7 @@ void gen_fail(cpu_gen_t *gen, const char *why);
 bool gen_function(cpu_gen_t *gen);
 uint32_t gen_state_count(const cpu_gen_t *gen);
 uint32_t gen_context_bytes(const cpu_gen_t *gen);
+bool gen_spins(const cpu_gen_t *gen); /* in some loop threads may wait for others */
 /* Leaves the function with a state if `failed` (i1) holds; goes on in a new block. */
 void gen_return_if(cpu_gen_t *gen, val_t failed, val_t state);
 block_t gen_block(cpu_gen_t *gen, const char *name);

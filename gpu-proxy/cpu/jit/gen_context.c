@@ -64,6 +64,11 @@ uint32_t gen_state_spinning(const cpu_gen_t *gen, uint32_t j)
     return gen->flow->barrier_count + 2 + j;
 }
 
+bool gen_spins(const cpu_gen_t *gen)
+{
+    return gen->flow->spin_count > 0;
+}
+
 uint32_t gen_context_bytes(const cpu_gen_t *gen)
 {
     return gen->flow->context_bytes;

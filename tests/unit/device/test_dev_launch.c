@@ -24,6 +24,40 @@ static void kernels_compute(void **state)
     free(host);
 }
 
+/* Whatever the order, each block of a grid runs once, with its own number. */
+static void every_block_runs_once(void **state)
+{
+    static const char ptx[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n"
+        ".visible .entry count(.param .u64 out)\n{\n.reg .b32 %r<9>;\n.reg .b64 %rd<4>;\n"
+        "ld.param.u64 %rd1, [out];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ctaid.y;\n"
+        "mov.u32 %r3, %ctaid.z;\nmov.u32 %r4, %nctaid.x;\nmov.u32 %r5, %nctaid.y;\n"
+        "mad.lo.s32 %r6, %r3, %r5, %r2;\nmad.lo.s32 %r6, %r6, %r4, %r1;\n"
+        "mul.wide.u32 %rd2, %r6, 4;\nadd.s64 %rd3, %rd1, %rd2;\n"
+        "red.global.add.u32 [%rd3], 1;\nret;\n}\n";
+    static const unsigned grids[][3] = {{1, 1, 1}, {7, 1, 1}, {1, 9, 1},
+                                        {5, 4, 2}, {3, 7, 3}, {16, 6, 1}};
+    enum { MOST = 128 };
+    CUmodule module;
+    CUfunction function;
+    CUdeviceptr out;
+    uint32_t host[MOST];
+    (void)state;
+    OK(cu->cuModuleLoadData(&module, ptx));
+    OK(cu->cuModuleGetFunction(&function, module, "count"));
+    OK(cu->cuMemAlloc_v2(&out, sizeof(host)));
+    void *params[] = {&out};
+    for (size_t g = 0; g < sizeof(grids) / sizeof(grids[0]); g++) {
+        const unsigned *n = grids[g];
+        OK(cu->cuMemsetD32_v2(out, 0, MOST));
+        OK(cu->cuLaunchKernel(function, n[0], n[1], n[2], 1, 1, 1, 0, NULL, params, NULL));
+        OK(cu->cuMemcpyDtoH_v2(host, out, sizeof(host)));
+        for (uint32_t i = 0; i < MOST; i++)
+            assert_int_equal(host[i], i < n[0] * n[1] * n[2]);
+    }
+    OK(cu->cuMemFree_v2(out));
+}
+
 static void parameters_come_in_both_forms(void **state)
 {
     CUfunction function = kernel("gather");
@@ -286,6 +320,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_CONTEXT(kernels_compute),
+        IN_CONTEXT(every_block_runs_once),
         IN_CONTEXT(parameters_come_in_both_forms),
         IN_CONTEXT(shared_memory_is_as_large_as_asked),
         IN_CONTEXT(wrong_shapes_are_refused_at_the_call),
