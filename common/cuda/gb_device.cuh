@@ -324,16 +324,17 @@ GB_DEVICE float log2f(float x)
     return __nvvm_lg2_approx_f(x);
 }
 
-/* The product x * log2(e) is split, so that its rounding does not grow with x. */
+/* 2^n * 2^part, where the product x * log2(e) is split so that its rounding does not grow with x. Only
+ * n is kept in the range of normal numbers; ex2 takes what is beyond, infinities and NaN. Adding
+ * 1.5 * 2^23 + 127 leaves n, biased as an exponent, in the low bits. */
 GB_DEVICE float expf(float x)
 {
-    float clamped = __builtin_fminf(__builtin_fmaxf(x, -104.0f), 89.0f);
-    float whole = __builtin_rintf(clamped * 1.4426950408889634f);
-    float part = __builtin_fmaf(clamped, 1.4426950216293335f, -whole);
-    part = __builtin_fmaf(clamped, 1.9259629911266175e-8f, part);
-    float half = __builtin_floorf(whole * 0.5f); /* two factors: 2^whole alone could overflow */
-    return __nvvm_ex2_approx_f(part) * __nvvm_ex2_approx_f(half) *
-           __nvvm_ex2_approx_f(whole - half);
+    const float magic = 12583039.0f;
+    float near = __builtin_fminf(__builtin_fmaxf(x, -87.0f), 88.0f);
+    float n = __builtin_fmaf(near, 1.4426950408889634f, magic);
+    float part = __builtin_fmaf(x, 1.4426950216293335f, magic - n);
+    part = __builtin_fmaf(x, 1.9259629911266175e-8f, part);
+    return __nvvm_ex2_approx_f(part) * __int_as_float(__float_as_int(n) << 23);
 }
 GB_DEVICE float logf(float x)
 {

@@ -1,6 +1,8 @@
 /* cvt: between integers, floats and small floats, with PTX's rounding and saturation. */
 #include "gpu-proxy/cpu/jit/gen_float.h"
 
+#include <math.h>
+
 #define B gen->b
 
 static bool is_float(unsigned type)
@@ -72,11 +74,33 @@ static val_t integral(cpu_gen_t *gen, val_t x, unsigned round)
     }
 }
 
+/* fptosi.sat and fptoui.sat of vectors: LLVM would do them lane by lane. What does not fit is replaced
+ * before the conversion, and the result corrected: the largest number above the range, 0 for NaN. */
+static val_t saturated(cpu_gen_t *gen, val_t x, type_t type, bool sign)
+{
+    unsigned bits = LLVMGetIntTypeWidth(LLVMGetElementType(type));
+    val_t low = gen_flike(x, sign ? -ldexp(1, (int)bits - 1) : 0);
+    val_t end = gen_flike(x, ldexp(1, (int)(sign ? bits - 1 : bits)));
+    val_t below_end = LLVMBuildFCmp(B, LLVMRealOLT, x, end, "");
+    val_t fits = LLVMBuildAnd(B, LLVMBuildFCmp(B, LLVMRealOGE, x, low, ""), below_end, "");
+    val_t in = LLVMBuildSelect(B, fits, x, low, "");
+    val_t r = sign ? LLVMBuildFPToSI(B, in, type, "") : LLVMBuildFPToUI(B, in, type, "");
+    uint64_t largest = UINT64_MAX >> (64 - bits + (sign ? 1 : 0));
+    val_t above = LLVMBuildFCmp(B, LLVMRealOGE, x, end, "");
+    r = LLVMBuildSelect(B, above, gen_like(r, largest), r, "");
+    val_t nan = LLVMBuildFCmp(B, LLVMRealUNO, x, x, "");
+    return sign ? LLVMBuildSelect(B, nan, gen_like(r, 0), r, "") : r;
+}
+
 static val_t float_to_int(cpu_gen_t *gen, val_t x, unsigned type, unsigned round)
 {
     x = integral(gen, x, round);
-    type_t over[2] = {gen_same(x, gen_int(gen, bits_of(type))), LLVMTypeOf(x)};
     bool sign = ptx_type_is_signed((ptx_type_t)type);
+    type_t t = gen_same(x, gen_int(gen, bits_of(type)));
+    if (gen_is_vector(x)) {
+        return saturated(gen, x, t, sign);
+    }
+    type_t over[2] = {t, LLVMTypeOf(x)};
     return gen_call(gen, sign ? "llvm.fptosi.sat" : "llvm.fptoui.sat", over, 2, &x, 1);
 }
 

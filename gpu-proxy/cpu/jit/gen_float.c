@@ -96,6 +96,35 @@ static val_t zero_sign(cpu_gen_t *gen, val_t r, val_t s, val_t x, val_t y, unsig
     return LLVMBuildSelect(B, LLVMBuildAnd(B, none, negative, ""), gen_flike(r, -0.0), r, "");
 }
 
+static val_t part_of(cpu_gen_t *gen, val_t v, unsigned half)
+{
+    uint32_t at[GEN_ZMM];
+    for (unsigned l = 0; l < GEN_ZMM; l++) {
+        at[l] = half * GEN_ZMM + l;
+    }
+    return LLVMBuildShuffleVector(B, v, LLVMGetPoison(LLVMTypeOf(v)), gen_iota(gen, at, GEN_ZMM),
+                                  "");
+}
+
+bool gen_has_zmm(const cpu_gen_t *gen, val_t x)
+{
+    return gen->avx512 && gen_is_vector(x) && gen->W % GEN_ZMM == 0;
+}
+
+val_t gen_by_zmm(cpu_gen_t *gen, val_t (*f)(cpu_gen_t *, val_t, val_t), val_t x, val_t y)
+{
+    uint32_t at[2 * GEN_ZMM];
+    if (gen->W == GEN_ZMM) {
+        return f(gen, x, y);
+    }
+    for (unsigned l = 0; l < 2 * GEN_ZMM; l++) {
+        at[l] = l;
+    }
+    val_t low = f(gen, part_of(gen, x, 0), part_of(gen, y, 0));
+    val_t high = f(gen, part_of(gen, x, 1), part_of(gen, y, 1));
+    return LLVMBuildShuffleVector(B, low, high, gen_iota(gen, at, 2 * GEN_ZMM), "");
+}
+
 static val_t directed_sum(cpu_gen_t *gen, val_t x, val_t y, unsigned round)
 {
     val_t error, s = two_sum(gen, x, y, &error);
@@ -131,8 +160,29 @@ static val_t directed(cpu_gen_t *gen, val_t const *v)
 }
 
 /* One NaN gives the other operand; -0 is below +0. */
+static val_t vrange(cpu_gen_t *gen, val_t x, val_t y)
+{
+    enum { MIN = 4, MAX = 5 /* with the sign of the larger or smaller one */ };
+    val_t all = LLVMConstInt(gen->i16, UINT16_MAX, 0), current = LLVMConstInt(gen->i32, 4, 0);
+    val_t mode = LLVMConstInt(gen->i32, gen->i->op == PTX_OP_MAX ? MAX : MIN, 0);
+    return gen_call(gen, "llvm.x86.avx512.mask.range.ps.512", NULL, 0,
+                    (val_t[]){x, y, mode, x, all, current}, 6);
+}
+
+/* It knows numbers beside NaN and the order of zeros; with itself it makes a signalling NaN quiet, as
+ * PTX has none. */
+static val_t extreme_16(cpu_gen_t *gen, val_t x, val_t y)
+{
+    x = LLVMIsConstant(x) ? x : vrange(gen, x, x);
+    y = LLVMIsConstant(y) ? y : vrange(gen, y, y);
+    return vrange(gen, x, y);
+}
+
 static val_t extreme(cpu_gen_t *gen, val_t x, val_t y, bool max)
 {
+    if (gen_has_zmm(gen, x) && gen_element(x) == gen->f32 && (gen->i->flags & PTX_F_NAN) == 0) {
+        return gen_by_zmm(gen, extreme_16, x, y);
+    }
     bool single = gen_element(x) == gen->f32;
     type_t bits = single ? gen->i32 : gen->i64;
     val_t less = LLVMBuildFCmp(B, max ? LLVMRealOGT : LLVMRealOLT, x, y, "");

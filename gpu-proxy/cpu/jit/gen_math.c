@@ -1,7 +1,7 @@
 /* PTX's approximate functions of f32 as polynomials, within PTX's error bounds:
  * ex2 2 ulp, lg2 2^-22 absolute in [0.5, 2] and 2 ulp elsewhere, sin and cos 2^-20.5 absolute in
  * [-pi, pi], tanh 2^-11 relative. */
-#include "gpu-proxy/cpu/jit/gen.h"
+#include "gpu-proxy/cpu/jit/gen_float.h"
 
 #define B gen->b
 
@@ -52,15 +52,34 @@ static val_t keep_nan(cpu_gen_t *gen, val_t x, val_t r)
 /* Adding 1.5 * 2^23 leaves the nearest integer in the low bits. */
 static const double ROUNDER = 12582912.0;
 
+static const double EX2[] = {1.0,          6.9314718e-1, 2.4022651e-1, 5.5504109e-2,
+                             9.6181291e-3, 1.3333558e-3, 1.5403530e-4};
+
+/* AVX-512 has instructions for the fraction and for the power of two, exact at every edge. */
+static val_t ex2_16(cpu_gen_t *gen, val_t x, val_t unused)
+{
+    enum { NEAREST = 8 /* imm8 of vreduce: to even, no exceptions */ };
+    val_t all = LLVMConstInt(gen->i16, UINT16_MAX, 0), current = LLVMConstInt(gen->i32, 4, 0);
+    val_t mode = LLVMConstInt(gen->i32, NEAREST, 0);
+    (void)unused;
+    val_t part = gen_call(gen, "llvm.x86.avx512.mask.reduce.ps.512", NULL, 0,
+                          (val_t[]){x, mode, x, all, current}, 5);
+    val_t whole = gen_call1(gen, "llvm.roundeven", x);
+    val_t p = polynomial(gen, part, EX2, 7);
+    return gen_call(gen, "llvm.x86.avx512.mask.scalef.ps.512", NULL, 0,
+                    (val_t[]){p, whole, p, all, current}, 5);
+}
+
 static val_t ex2(cpu_gen_t *gen, val_t x)
 {
-    static const double C[] = {1.0,          6.9314718e-1, 2.4022651e-1, 5.5504109e-2,
-                               9.6181291e-3, 1.3333558e-3, 1.5403530e-4};
+    if (gen_has_zmm(gen, x)) {
+        return gen_by_zmm(gen, ex2_16, x, x);
+    }
     val_t c = clamp(gen, x, -160.0, 129.0);
     val_t t = LLVMBuildFAdd(B, c, gen_flike(c, ROUNDER), "");
     val_t whole = LLVMBuildFSub(B, t, gen_flike(c, ROUNDER), "");
     val_t n = LLVMBuildSub(B, as_int(gen, t), as_int(gen, gen_flike(c, ROUNDER)), "");
-    val_t p = polynomial(gen, LLVMBuildFSub(B, c, whole, ""), C, 7);
+    val_t p = polynomial(gen, LLVMBuildFSub(B, c, whole, ""), EX2, 7);
     /* in two steps, so that subnormal and infinite results come out right */
     val_t half = LLVMBuildAShr(B, n, gen_like(n, 1), "");
     val_t rest = LLVMBuildSub(B, n, half, "");
