@@ -65,7 +65,7 @@ int bench_child_main(const char *what, const char *row, const char *target)
     if (strcmp(what, "first") == 0) {
         device_open(TWO, target);
         double ns = device_first_launch();
-        printf("%.0f %d\n", ns, maps_contain("libLLVM"));
+        printf("%.0f %d\n", ns, maps_contain("libgable-jit"));
     } else if (strcmp(what, "empty") == 0) {
         device_open(TWO, target);
         (void)device_empty_launch(LAUNCHES);

@@ -188,6 +188,23 @@ static bool has_spins(const cpu_analysis_t *a)
     return false;
 }
 
+/* Do the loops rather move data than compute? Then one strip keeps the memory busy, and is compiled in
+ * half of the time. */
+static bool streams(const cpu_analysis_t *a)
+{
+    unsigned moved = 0, computed = 0;
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        const cpu_node_t *n = &a->nodes[b];
+        for (uint32_t k = 0; n->loop != CPU_NO_LOOP && k < n->count; k++) {
+            const ptx_instr_t *i = &a->f->instrs[n->first + k];
+            bool moves = i->op == PTX_OP_LD || i->op == PTX_OP_ST;
+            moved += moves;
+            computed += !moves && ptx_type_is_float((ptx_type_t)i->type);
+        }
+    }
+    return computed < 2 * moved;
+}
+
 gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, bool avx512)
 {
     unsigned lanes = avx512 ? V4_LANES : V3_LANES;
@@ -221,9 +238,10 @@ gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, boo
         c->strips = strips;
         cpu_analyse_forms(a);
     }
-    if (o->strips == 0 && !one_group && strips > 2 &&
+    unsigned enough = streams(a) ? 1 : 2;
+    if (o->strips == 0 && !one_group && strips > enough &&
         !shares_loads(a)) { /* little to gain, longer to compile */
-        c->strips = 2;
+        c->strips = enough;
         cpu_analyse_forms(a);
     }
     drop_barriers(a);
