@@ -14,6 +14,7 @@
  * gen_mem.c      loads and stores; gen_spaced.c: of every second to fourth element
  * gen_addr.c     addresses and their checks; gen_verify.c: one check for several accesses;
  *                gen_slow.c: what happens when a check fails
+ * gen_order.c    the order of a node's instructions
  * gen_home.c     registers that outlast a barrier
  * gen_ahead.c    loops whose addresses are checked ahead; gen_lines.c: how addresses go on
  * gen_setup.c    launch values, strips and groups
@@ -178,6 +179,7 @@ val_t gen_thread_vector(cpu_gen_t *gen, val_t scalar, int64_t stride); /* i32 la
 
 /* ---- instructions: each generates gen->i for strip gen->g ---- */
 void gen_instr(cpu_gen_t *gen, const ptx_instr_t *i); /* for all strips, with its guard */
+bool gen_instr_is_pure(const ptx_instr_t *i);         /* only writes registers */
 void gen_affine(cpu_gen_t *gen, const cpu_form_t *form);
 void gen_integer(cpu_gen_t *gen, bool vec);
 void gen_floating(cpu_gen_t *gen, bool vec);

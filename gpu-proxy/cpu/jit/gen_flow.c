@@ -131,14 +131,6 @@ val_t gen_branch_predicate(cpu_gen_t *gen, const cpu_node_t *n, unsigned g, bool
     return gen_read(gen, &o, PTX_PRED, vec);
 }
 
-void gen_node_body(cpu_gen_t *gen, const cpu_node_t *n)
-{
-    gen_verify_reset(gen);
-    for (uint32_t k = 0; k < n->count && !gen->failed; k++) {
-        gen_instr(gen, &gen->f->instrs[n->first + k]);
-    }
-}
-
 static void make_slots(cpu_gen_t *gen)
 {
     uint32_t regs = gen->f->reg_count, G = gen->G;

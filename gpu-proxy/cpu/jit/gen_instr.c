@@ -172,6 +172,11 @@ static void guarded_effect(cpu_gen_t *gen)
     gen->mask = before;
 }
 
+bool gen_instr_is_pure(const ptx_instr_t *i)
+{
+    return kind_of(i) == KIND_PURE;
+}
+
 static void one_strip(cpu_gen_t *gen)
 {
     if (kind_of(gen->i) == KIND_PURE) {

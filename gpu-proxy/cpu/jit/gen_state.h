@@ -46,7 +46,7 @@ val_t gen_all_set(cpu_gen_t *gen, val_t const *masks);  /* in every strip, as i1
 val_t gen_none_set(cpu_gen_t *gen, val_t const *masks); /* in no strip */
 /* The predicate of a branch for strip g, as a vector or (uniform) a scalar. */
 val_t gen_branch_predicate(cpu_gen_t *gen, const cpu_node_t *n, unsigned g, bool vec);
-void gen_node_body(cpu_gen_t *gen, const cpu_node_t *n);
+void gen_node_body(cpu_gen_t *gen, const cpu_node_t *n); /* gen_order.c */
 
 /* gen_parts.c */
 void gen_find_stops(cpu_gen_t *gen); /* barriers and spin loops */
