@@ -8,7 +8,8 @@ enum {
     V4_LANES = 16,
     V3_REGISTERS = 13,
     V4_REGISTERS = 28,
-    MOST_INSTRUCTIONS = 2400
+    MOST_INSTRUCTIONS = 2400,
+    FEW_INSTRUCTIONS = 720
 };
 
 static bool needs_warps(const ptx_function_t *f)
@@ -91,8 +92,9 @@ static unsigned strips_for(const cpu_analysis_t *a, unsigned lanes, unsigned reg
 {
     const cpu_config_t *c = &a->config;
     unsigned units = c->width > lanes ? c->width / lanes : 1;
-    unsigned most = c->layout == CPU_LAYOUT_ROWS ? 8 : 4;
     for (unsigned g = 8; g > 1; g /= 2) {
+        bool small = g * a->f->instr_count <= FEW_INSTRUCTIONS; /* soon compiled */
+        unsigned most = c->layout != CPU_LAYOUT_ROWS ? 4 : small ? 16 : 8;
         if (g * units <= most && g * units * (a->max_live > 0 ? a->max_live : 1) <= registers &&
             g * a->f->instr_count <= MOST_INSTRUCTIONS && strips_fit(c, g)) {
             return g;
