@@ -216,10 +216,58 @@ static bool store(ptx_parser_t *p, ptx_reading_t *r, uint32_t first_pending)
     return true;
 }
 
+/* A kernel's parameter may be read by parts, but nothing outside the parameters. */
+static bool param_in_range(ptx_parser_t *p, const ptx_reading_t *r)
+{
+    const ptx_function_t *f = ptx_p_function(p, p->body.function);
+    const ptx_operand_t *o = &r->operands[r->in.dst_count];
+    if (!f->is_kernel || r->in.space != PTX_SPACE_PARAM || o->kind != PTX_OPERAND_ADDRESS ||
+        o->base != PTX_OPERAND_VAR || o->index - f->param_first >= f->param_count)
+        return true;
+    uint64_t at = ptx_p_var(p, o->index)->offset + o->value; /* may be below 0: then it is large */
+    uint64_t bytes = (uint64_t)ptx_type_size(r->in.type) * r->in.vec;
+    return (at <= f->param_size && bytes <= f->param_size - at) ||
+           ptx_p_fail(p, GB_ERR_FORMAT, r->in.line, "'%s' reads outside the parameters",
+                      r->in.mnemonic);
+}
+
+static bool is_entry_param(const ptx_parser_t *p, uint32_t var)
+{
+    const ptx_function_t *f = ptx_p_function(p, p->body.function);
+    return f->is_kernel && var - f->param_first < f->param_count;
+}
+
+/* A named variable lies in the space that the instruction says, and constants and a kernel's parameters
+ * are not written. */
+static bool space_fits(ptx_parser_t *p, const ptx_reading_t *r)
+{
+    const ptx_instr_t *in = &r->in;
+    bool reads = in->op == PTX_OP_LD || in->op == PTX_OP_LDU;
+    bool writes = in->op == PTX_OP_ST || in->op == PTX_OP_ATOM || in->op == PTX_OP_RED;
+    const ptx_operand_t *o = &r->operands[in->dst_count];
+    if (!reads && !writes)
+        return true;
+    if (writes && in->space == PTX_SPACE_CONST)
+        return ptx_p_fail(p, GB_ERR_FORMAT, in->line, "'%s' writes constants", in->mnemonic);
+    if (in->src_count == 0 || o->kind != PTX_OPERAND_ADDRESS || o->base != PTX_OPERAND_VAR)
+        return true;
+    const ptx_var_t *v = ptx_p_var(p, o->index);
+    if (in->space != PTX_SPACE_GENERIC && in->space != v->space)
+        return ptx_p_fail(p, GB_ERR_FORMAT, in->line, "'%s' of '%s', which is in .%s", in->mnemonic,
+                          v->name, ptx_space_name(v->space));
+    return !(writes && in->space == PTX_SPACE_PARAM && is_entry_param(p, o->index)) ||
+           ptx_p_fail(p, GB_ERR_FORMAT, in->line, "'%s' writes a kernel's parameter", in->mnemonic);
+}
+
 static bool complete(ptx_parser_t *p, const ptx_reading_t *r)
 {
     const ptx_instr_t *in = &r->in;
     const ptx_operand_t *o = r->operands;
+    if (!space_fits(p, r) || (in->op == PTX_OP_LD && !param_in_range(p, r)))
+        return false;
+    if (in->op == PTX_OP_BAR && o[in->dst_count].kind == PTX_OPERAND_IMM &&
+        o[in->dst_count].value > 15)
+        return ptx_p_bad_operand(p, r, "is no barrier: there are 16");
     if (in->op == PTX_OP_SETP || in->op == PTX_OP_SET) {
         if ((in->src_count == 3) != (in->boolop != PTX_BOOL_NONE))
             return ptx_p_bad_operand(p, r, in->boolop ? "is missing" : "is one too many");

@@ -183,6 +183,17 @@ static void test_refused(void **state)
         {"mov.f32 %f1, %f2+4;", "cannot have an offset"},
         {"mov.pred %p1, %p2+1;", "cannot have an offset"},
         {"and.b32 %r1, %r2, !%r3;", "cannot be negated"},
+        {"st.param.u64 [a], %d1;", "writes a kernel's parameter"},
+        {"st.const.u32 [%d1], %r1;", "writes constants"},
+        {"ld.shared.u32 %r1, [g0];", "'ld.shared.u32' of 'g0', which is in .global"},
+        {"st.global.u32 [s], %r1;", "'st.global.u32' of 's', which is in .shared"},
+        {"red.local.add.u32 [s], 1;", "'red.local.add.u32' of 's', which is in .shared"},
+        {"ld.param.u32 %r1, [s];", "'ld.param.u32' of 's', which is in .shared"},
+        {"bar.sync 16;", "is no barrier"},
+        {"ld.param.u64 %d1, [a+8];", "reads outside the parameters"},
+        {"ld.param.u32 %r1, [b+4];", "reads outside the parameters"},
+        {"ld.param.u32 %r1, [a-4];", "reads outside the parameters"},
+        {"ld.param.v2.u64 {%d1, %d2}, [a];", "reads outside the parameters"},
     };
     char text[2048], log[1024];
     (void)state;
