@@ -282,6 +282,41 @@ static bool include_members(resolve_t *r)
     return true;
 }
 
+static void use(const ptx_link_t *link, const char *name)
+{
+    ptx_shared_name_t *s = ptx_link_shared(link, name, strlen(name));
+    if (s)
+        s->used = true;
+}
+
+static void use_var(const ptx_link_t *link, const ptx_module_t *m, uint32_t var)
+{
+    if (m->vars[var].linkage == PTX_LINK_EXTERN)
+        use(link, m->vars[var].name);
+}
+
+/* Notes what the module refers to: a name that is only declared needs no definition. */
+static void note_uses(const ptx_link_t *link, const ptx_module_t *m)
+{
+    for (uint32_t i = 0; i < m->reloc_count; i++) {
+        if (m->relocs[i].var != PTX_NONE)
+            use_var(link, m, m->relocs[i].var);
+        else
+            use(link, m->functions[m->relocs[i].function].name);
+    }
+    for (uint32_t i = 0; i < m->function_count; i++) {
+        const ptx_function_t *f = &m->functions[i];
+        for (uint32_t c = 0; c < f->callee_count; c++)
+            use(link, m->functions[f->callees[c]].name);
+        for (uint32_t k = 0; k < f->operand_count; k++) {
+            const ptx_operand_t *o = &f->operands[k];
+            if (o->kind == PTX_OPERAND_VAR ||
+                (o->kind == PTX_OPERAND_ADDRESS && o->base == PTX_OPERAND_VAR))
+                use_var(link, m, o->index);
+        }
+    }
+}
+
 static bool resolve(resolve_t *r, bool (*known)(const char *function))
 {
     for (uint32_t i = 0; i < r->link->count; i++) {
@@ -291,9 +326,12 @@ static bool resolve(resolve_t *r, bool (*known)(const char *function))
     }
     if (!include_members(r))
         return false;
+    for (uint32_t i = 0; i < r->link->count; i++)
+        if (r->link->inputs[i].included)
+            note_uses(r->link, r->link->inputs[i].ptx);
     for (uint32_t i = 0; i < r->link->shared_names.count; i++) {
         const ptx_shared_name_t *s = (const ptx_shared_name_t *)r->link->shared_names.data + i;
-        if (s->def == PTX_DEF_NONE && !(s->is_function && known && known(s->name)))
+        if (s->def == PTX_DEF_NONE && s->used && !(s->is_function && known && known(s->name)))
             complain(r, s->is_function ? "undefined function" : "undefined variable", s->name,
                      s->input, PTX_NONE);
     }

@@ -20,6 +20,7 @@ typedef enum { PTX_DEF_NONE = 0, PTX_DEF_WEAK, PTX_DEF_COMMON, PTX_DEF_STRONG } 
 typedef struct {
     const char *name;
     bool is_function;
+    bool used; /* by code or initial values; found out for names without a definition */
     ptx_def_t def;
     uint32_t input; /* that has the definition; without one: that declared it first */
     uint32_t index; /* of the function or variable in it */

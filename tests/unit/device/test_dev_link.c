@@ -336,8 +336,9 @@ static void parts_of_a_wrapper(void **state)
 
 static void errors_go_to_the_log(void **state)
 {
-    static const char lacks[] = HEAD ".extern .global .u32 x;\n.extern .func f ();\n"
-                                     ".visible .entry k() { call f; ret; }";
+    static const char lacks[] =
+        HEAD ".extern .global .u32 x;\n.extern .func f ();\n"
+             ".visible .entry k() { .reg .u64 %d; mov.u64 %d, x; call f; ret; }";
     char error[256], info[64];
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
                               CU_JIT_INFO_LOG_BUFFER,  CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,

@@ -69,7 +69,7 @@ static void test_resolves(void **state)
             ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
             ".visible .entry k() { .param .b32 p, q; .reg .u64 %d; mov.u64 %d, x;\n"
             "call (q), f, (p); ret; }",
-            ".visible .global .u32 x[4] = {7, 8};\n"
+            ".visible .global .u32 x[4] = {7, 8};\n.extern .func unused ();\n"
             ".visible .func (.param .b32 r) f (.param .b32 a) { ret; }",
             NULL},
         &text);
@@ -229,8 +229,10 @@ static void test_refused(void **state)
          "link: different declarations of 'x' in a.ptx and b.ptx"},
         {{".visible .global .u32 x;", ".visible .func x () { ret; }"},
          "link: different declarations of 'x' in a.ptx and b.ptx"},
-        {{".extern .global .u32 x;", ".global .u32 x;"},
+        {{".extern .global .u32 x;\n.global .u64 p = x;", ".global .u32 x;"},
          "link: undefined variable 'x', used in a.ptx"},
+        {{".extern .func f ();\n.global .u64 p = f;"},
+         "link: undefined function 'f', used in a.ptx"},
         {{NULL}, "link: there is nothing to link"},
     };
     (void)state;
