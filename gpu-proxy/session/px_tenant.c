@@ -1,17 +1,22 @@
 #include "gpu-proxy/session/px_tenant.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
-#include <stdint.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <openssl/evp.h>
 
 #include "common/core/gb_log.h"
 #include "common/core/gb_path.h"
+
+#define PREFIX "tenant-"
 
 static gb_status_t make_private(const char *path)
 {
@@ -46,9 +51,65 @@ static gb_status_t folder_of(const char *tenant, const char *base, char *out, si
         return gb_fail(GB_ERR_NO_MEMORY, "cannot make a digest");
     for (int i = 0; i < 16; i++)
         snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    if (snprintf(out, size, "%s/tenant-%s", base, hex) >= (int)size)
+    if (snprintf(out, size, "%s/" PREFIX "%s", base, hex) >= (int)size)
         return gb_fail(GB_ERR_LIMIT, "%s is too long a path", base);
     return make_private(out);
+}
+
+/* The tenant's folder whose last session began longest ago, but for `own`; returns how many there are
+ * besides that one. */
+static int oldest(int base, const char *own, char name[NAME_MAX + 1])
+{
+    struct timespec least = {0};
+    struct stat info;
+    int count = 0;
+    DIR *dir = fdopendir(dup(base));
+    if (!dir)
+        return 0;
+    rewinddir(dir);
+    for (struct dirent *item = readdir(dir); item; item = readdir(dir)) {
+        if (strncmp(item->d_name, PREFIX, strlen(PREFIX)) || !strcmp(item->d_name, own) ||
+            fstatat(base, item->d_name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(info.st_mode))
+            continue;
+        bool older = info.st_mtim.tv_sec < least.tv_sec ||
+                     (info.st_mtim.tv_sec == least.tv_sec && info.st_mtim.tv_nsec < least.tv_nsec);
+        if (count++ == 0 || older) {
+            least = info.st_mtim;
+            strcpy(name, item->d_name);
+        }
+    }
+    closedir(dir);
+    return count;
+}
+
+/* Kernels only: a folder with anything else in it stays. */
+static bool remove_folder(int base, const char *name)
+{
+    int folder = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = folder >= 0 ? fdopendir(folder) : NULL;
+    if (!dir) {
+        if (folder >= 0)
+            close(folder);
+        return false;
+    }
+    for (struct dirent *item = readdir(dir); item; item = readdir(dir))
+        if (strstr(item->d_name, ".kernel"))
+            (void)unlinkat(folder, item->d_name, 0);
+    closedir(dir);
+    return unlinkat(base, name, AT_REMOVEDIR) == 0;
+}
+
+static void bound(const char *base, const char *folder)
+{
+    char name[NAME_MAX + 1];
+    const char *own = strrchr(folder, '/') + 1;
+    int at = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (at < 0)
+        return;
+    (void)utimensat(at, own, NULL, AT_SYMLINK_NOFOLLOW);
+    while (oldest(at, own, name) >= PX_TENANTS && remove_folder(at, name))
+        gb_log(GB_LOG_INFO, "the kernel cache of a tenant long unseen is removed: %s", name);
+    close(at);
 }
 
 gb_status_t px_tenant_cache(const char *tenant)
@@ -62,6 +123,8 @@ gb_status_t px_tenant_cache(const char *tenant)
         st = folder_of(tenant, base, folder, sizeof folder);
     if (st != GB_OK)
         gb_log(GB_LOG_WARN, "kernels are not cached: %s", gb_why());
+    else
+        bound(base, folder);
     if (setenv("GABLE_CPU_CACHE", st == GB_OK ? folder : "off", 1))
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     return GB_OK;

@@ -2,11 +2,14 @@
  *
  * Compiled kernels are native code: whoever could leave one for somebody else would run in their
  * session. So every tenant (the name in the certificate that the lease was given to) has a cache of
- * kernels of its own, in a folder "tenant-..." of the proxy's. */
+ * kernels of its own, in a folder "tenant-..." of the proxy's. Of more than PX_TENANTS the one whose
+ * last session began longest ago is removed, so that strangers cannot fill the disk. */
 #ifndef PX_TENANT_H
 #define PX_TENANT_H
 
 #include "common/core/gb_status.h"
+
+enum { PX_TENANTS = 16 };
 
 /* Makes the tenant's folder and sets GABLE_CPU_CACHE to it; to be called before the driver is opened.
  * With "off" there, or where no folder can be made, nothing is cached. */

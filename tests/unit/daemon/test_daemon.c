@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -447,6 +448,55 @@ static void every_tenant_has_a_cache_of_its_own(void **state)
     }
 }
 
+/* Folders of tenants long unseen go, with the kernels in them, and nothing else does. */
+static void caches_of_tenants_are_bounded(void **state)
+{
+    proxy_t *p = *state;
+    char path[320], own[256];
+    int left = 0;
+    for (int i = 0; i < 20; i++) {
+        /* the higher the number, the longer ago */
+        const struct timespec times[2] = {{1000000 - i, 0}, {1000000 - i, 0}};
+        snprintf(path, sizeof path, "%s/tenant-%d", cache, i);
+        assert_int_equal(mkdir(path, 0700), 0);
+        snprintf(path, sizeof path, "%s/tenant-%d/%s", cache, i, i == 19 ? "letter" : "x.kernel");
+        int file = creat(path, 0600);
+        assert_true(file >= 0);
+        close(file);
+        snprintf(path, sizeof path, "%s/tenant-%d", cache, i);
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    }
+    px_grant_t grant = {.lease = 7100, .key = KEY, .tenant = "anna"};
+    assert_int_equal(px_grants_add(p->grants, &grant), GB_OK);
+    ask_cache(p, 7100, own);
+    wait_sessions(p, 0, 5);
+    for (int i = 0; i < 20; i++) {
+        snprintf(path, sizeof path, "%s/tenant-%d", cache, i);
+        left += access(path, F_OK) == 0;
+    }
+    assert_int_equal(left, 20); /* the oldest has something of its own: then none goes */
+    snprintf(path, sizeof path, "%s/tenant-19/letter", cache);
+    assert_int_equal(unlink(path), 0);
+    *strrchr(path, '/') = 0;
+    const struct timespec oldest[2] = {{1, 0}, {1, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, path, oldest, 0), 0);
+    ask_cache(p, 7100, own);
+    wait_sessions(p, 0, 5);
+    for (int i = 0; i < 20; i++) {
+        snprintf(path, sizeof path, "%s/tenant-%d", cache, i);
+        assert_int_equal(access(path, F_OK) == 0, i < 15);
+    }
+    assert_int_equal(access(own, F_OK), 0);
+    for (int i = 0; i < 15; i++) {
+        snprintf(path, sizeof path, "%s/tenant-%d/x.kernel", cache, i);
+        assert_int_equal(unlink(path), 0);
+        *strrchr(path, '/') = 0;
+        assert_int_equal(rmdir(path), 0);
+    }
+    assert_int_equal(px_grants_revoke(p->grants, 7100), GB_OK);
+    assert_int_equal(rmdir(own), 0);
+}
+
 static void sessions_end_with_the_daemon(void **state)
 {
     void *own;
@@ -502,6 +552,7 @@ int main(void)
         cmocka_unit_test(a_recorded_preamble_is_worth_nothing),
         cmocka_unit_test(the_session_limit_holds),
         cmocka_unit_test(every_tenant_has_a_cache_of_its_own),
+        cmocka_unit_test(caches_of_tenants_are_bounded),
         cmocka_unit_test(sessions_end_with_the_daemon),
     };
     block_signals(); /* before the first thread */
