@@ -1,6 +1,7 @@
 /* PTX that the device accepts is compiled and run: whatever it does, the process lives, kernels end
  * within their time or with their context, and the next one works. Slow: each input that gets through
  * costs a compilation. Built without AddressSanitizer, which the compiler's library does not go with. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +57,15 @@ static void launch(CUfunction function, const ptx_module_t *m, const ptx_functio
         params[i] = &words[i];
         words[i] = v->size == 8 ? buffer : 40 + i;
     }
-    (void)cu->cuLaunchKernel(function, 2, 1, 1, block[0], block[1], block[2], 256, NULL, params,
-                             NULL);
+    CUresult result = cu->cuLaunchKernel(function, 2, 1, 1, block[0], block[1], block[2], 256, NULL,
+                                         params, NULL);
+    /* What was accepted compiles, unless the block is none for the kernel. */
+    uint64_t most = f->max_ntid[0];
+    for (int i = 1; i < 3 && most; i++)
+        most *= f->max_ntid[i] ? f->max_ntid[i] : 1;
+    bool fits = most == 0 || (uint64_t)block[0] * block[1] * block[2] <= most;
+    if (result == CUDA_ERROR_INVALID_PTX || (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES && fits))
+        abort();
 }
 
 /* Runs the module's kernels in a context of their own, which ends with them. */

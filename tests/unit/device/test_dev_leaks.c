@@ -98,8 +98,8 @@ static void contexts_take_code_along(void **state)
 static void ten_thousand_modules_and_launches(void **state)
 {
 #ifdef GABLE_SANITIZED
-    enum { ROUNDS = 400, WARM = 100 }; /* sanitizers keep freed memory */
-    const long most = 20000;
+    enum { ROUNDS = 400, WARM = 100 }; /* sanitizers keep 256 MiB of freed memory */
+    const long most = 80000;
 #else
     enum { ROUNDS = 10000, WARM = 1000 };
     const long most = 600; /* pages: a byte for each round */
