@@ -103,8 +103,38 @@ static void test_forms(void **state)
     }
 }
 
+/* A register that nothing writes has any value, and what it goes into too: the rest must be right. */
+static void test_undefined(void **state)
+{
+    static const char text[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n"
+        ".visible .entry k(.param .u64 out)\n{\n"
+        ".reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<4>; .reg .f32 %f<4>;\n"
+        "ld.param.u64 %d1, [out]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;\n"
+        "add.u32 %r3, %r1, %r2; mul.wide.u32 %d2, %r3, 4; add.u64 %d3, %d8, %d2;\n"
+        "mad.lo.u32 %r4, %r8, %r2, %r3; fma.rn.f32 %f1, %f2, %f3, %f2; setp.lt.u32 %p1, %r8, %r2;\n"
+        "selp.u64 %d4, %d3, %d8, %p2; cvt.u32.u64 %r5, %d4; @%p1 add.u32 %r4, %r4, %r5;\n"
+        "mov.u32 %r6, %tid.y; mad.lo.u32 %r6, %r6, 33, %r2; mad.lo.u32 %r6, %r1, 66, %r6;\n"
+        "mad.wide.u32 %d1, %r6, 4, %d1; st.global.u32 [%d1], %r6; ret;\n}\n";
+    uint32_t out[132];
+    (void)state;
+    CUmodule module = pt_load(text);
+    CUdeviceptr d_out = pt_upload(NULL, sizeof out);
+    pt_dim_t grid = {2, 1, 1}, block = {33, 2, 1};
+    void *params[] = {&d_out};
+    pt_launch(pt_function(module, "k"), grid, block, 0, params);
+    pt_download(out, d_out, sizeof out);
+    for (uint32_t i = 0; i < 132; i++)
+        assert_int_equal(out[i], i);
+    pt_free(d_out);
+    pt_unload(module);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_undefined),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -613,7 +613,8 @@ void gen_write_affine(cpu_gen_t *gen, const ptx_operand_t *dst, const cpu_form_t
     val_t slot = gen_slot(gen, dst->index, gen->g);
     base = gen_bitcast(gen, base, gen_reg_type(gen, dst->index));
     gen_slot_store(gen, keep_old(gen, dst->index, base, slot), slot);
-    if (form->scale != 0) {
+    /* A register whose value depends on one that nothing writes has no form, and no index. */
+    if (form->scale != 0 && own->scale != 0) {
         slot = gen_slot_index(gen, dst->index, gen->g);
         gen_slot_store(gen, keep_old(gen, dst->index, index, slot), slot);
     }
