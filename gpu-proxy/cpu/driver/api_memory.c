@@ -2,9 +2,11 @@
 #include <sys/mman.h>
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/cpu/driver/cpu_advice.h"
 #include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
+#include "gpu-proxy/cpu/driver/cpu_mempool.h"
 #include "gpu-proxy/cpu/driver/cpu_stream.h"
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
 #include "gpu-proxy/cpu/driver/cpu_vmm.h"
@@ -44,8 +46,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = alloc(CPU_MEMORY_MANAGED, bytesize, flags, dptr ? &base : NULL);
-    if (!result)
+    if (!result) {
+        cpu_advice_forget(base, bytesize); /* of what lay there in a context that has ended */
         *dptr = base;
+    }
     return result;
 }
 
@@ -83,7 +87,13 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     result = cpu_capture_unsafe();
     if (result)
         return result;
+    if (!cpu_mempool_forget(dptr))
+        return CUDA_ERROR_INVALID_VALUE; /* its stream frees it */
     settle(dptr);
+    cpu_memory_t memory;
+    if (cpu_memory_find(dptr, &memory) && memory.kind == CPU_MEMORY_MANAGED &&
+        memory.node.base == dptr)
+        cpu_advice_forget(dptr, memory.node.size);
     return cpu_memory_free(DEVICE_KINDS, dptr);
 }
 
@@ -234,14 +244,13 @@ CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                         CUmemLocation location)
 {
     cpu_context_t *context;
-    (void)location;
     CUresult result = cpu_thread_context(&context);
     if (result)
         return result;
     if (!count || (int)advice < 1 || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY ||
         !cpu_memory_covers(CPU_MEMORY_MANAGED, devPtr, count))
         return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
+    return cpu_advice_set(devPtr, count, advice, &location);
 }
 
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
@@ -249,7 +258,6 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation l
 {
     cpu_context_t *context;
     cpu_stream_t *stream;
-    (void)location;
     CUresult result = cpu_thread_context(&context);
     if (!result)
         result = cpu_stream_get(context, hStream, &stream);
@@ -258,6 +266,32 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation l
     cpu_object_put(&stream->object);
     if (!count || flags || !cpu_memory_covers(CPU_MEMORY_MANAGED, devPtr, count))
         return CUDA_ERROR_INVALID_VALUE;
+    return cpu_advice_prefetched(devPtr, count, &location);
+}
+
+CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute,
+                                CUdeviceptr devPtr, size_t count)
+{
+    cpu_context_t *context;
+    CUresult result = cpu_thread_context(&context);
+    if (result)
+        return result;
+    if (!data || !count || !cpu_memory_covers(CPU_MEMORY_MANAGED, devPtr, count))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cpu_advice_get(devPtr, count, attribute, data, dataSize);
+}
+
+CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes,
+                                 size_t numAttributes, CUdeviceptr devPtr, size_t count)
+{
+    if (!data || !dataSizes || !attributes || !numAttributes)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < numAttributes; i++) {
+        CUresult result =
+            cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count);
+        if (result)
+            return result;
+    }
     return CUDA_SUCCESS;
 }
 

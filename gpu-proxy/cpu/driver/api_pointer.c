@@ -2,6 +2,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
+#include "gpu-proxy/cpu/driver/cpu_mempool.h"
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
 
 enum { HOST_KINDS = CPU_MEMORY_HOST | CPU_MEMORY_REGISTERED };
@@ -63,7 +64,7 @@ static CUresult get(const cpu_memory_t *memory, CUpointer_attribute attribute, C
         *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data = NULL;
+        *(CUmemoryPool *)data = (CUmemoryPool)(uintptr_t)cpu_mempool_of(memory->node.base);
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;

@@ -29,6 +29,7 @@ typedef enum {
     CPU_KIND_NODE,
     CPU_KIND_EXEC,
     CPU_KIND_USER, /* cuUserObjectCreate */
+    CPU_KIND_MEMPOOL,
 } cpu_kind_t;
 
 /* First member of every such object. */
