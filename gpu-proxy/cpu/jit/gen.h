@@ -24,7 +24,6 @@
  * gen_warp.c     shuffles, votes, matches
  * gen_packet.c   instructions that a helper does for a strip; gen_async.c: cp and
  *                mbarrier; gen_matrix.c: wmma, mma, ldmatrix, stmatrix, movmatrix
- * gen_packet.c   instructions that a helper does for a strip
  * gen_tex.c      textures and surfaces
  *
  * Every instruction is generated for one strip at a time (gen->g), as scalar code where its result is
