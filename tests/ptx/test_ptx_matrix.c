@@ -437,6 +437,85 @@ static void test_mma_special(void **state)
     assert_true(decode(F32, d[0][0][8]) == -0x1p-9);
 }
 
+/* Products one after the other that share operands, some of which change in between: D += A * B, twice;
+ * then with another B, with an A that one register has changed, and with both again, in a branch that
+ * one warp takes. */
+static void test_shared_operands(void **state)
+{
+    static matrices_t m[WARPS];
+    static regs_t a[WARPS], b[WARPS], c[WARPS], d[WARPS];
+    static const mma_t x = {"", 16, 8, 16, F32, F16, F16, F32};
+    static const elem_t in[3] = {F16, F16, F32};
+    static const char product[] =
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f10, %f11, %f12, %f13}, {%r20, %r21, "
+        "%r22, %r23}, {%r30, %r31}, {%f10, %f11, %f12, %f13};\n";
+    char text[8192];
+    uint32_t seed = 99;
+    (void)state;
+    needs_warp();
+    memset(a, 0, sizeof a);
+    memset(b, 0, sizeof b);
+    memset(c, 0, sizeof c);
+    for (unsigned w = 0; w < WARPS; w++) {
+        random_matrices(&m[w], 16, 8, 16, in, false, &seed);
+        for (unsigned lane = 0; lane < LANES; lane++) {
+            for (unsigned i = 0; i < 8; i++) {
+                at_t at = place_a(&x, lane, i);
+                set_element(a[w], lane, i, F16, m[w].a[at.row][at.col]);
+            }
+            for (unsigned i = 0; i < 4; i++) {
+                at_t at = place_b(&x, lane, i);
+                set_element(b[w], lane, i, F16, m[w].b[at.row][at.col]);
+                set_element(c[w], lane, i, F32, m[w].c[place_c(lane, i).row][place_c(lane, i).col]);
+            }
+        }
+    }
+    snprintf(text, sizeof text,
+             HEAD
+             ".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{\n"
+             "%s%s",
+             declare, arrays);
+    load_regs(text, F16, 20, 4, "%q1");
+    load_regs(text, F16, 30, 2, "%q2");
+    load_regs(text, F32, 10, 4, "%q3");
+    strcat(text, product);
+    strcat(text, product);
+    strcat(text, "xor.b32 %r30, %r30, 0x80008000;\n"); /* rows 0 to 7 of B change sign */
+    strcat(text, product);
+    strcat(text, "mov.b32 %r23, 0;\n"); /* rows 8 to 15, columns 8 to 15 of A */
+    strcat(text, product);
+    strcat(text, "setp.ge.u32 %p1, %r1, 32; @%p1 mov.b32 %r31, 0; @%p1 bra Over;\n");
+    strcat(text, product);
+    strcat(text, "Over:\n");
+    strcat(text, product);
+    for (unsigned k = 0; k < 4; k++)
+        sprintf(text + strlen(text), "st.global.f32 [%%q4+%u], %%f%u;\n", k * LANES * 8, 10 + k);
+    strcat(text, "ret;\n}\n");
+    run_registers(text, a, b, c, d);
+    for (unsigned w = 0; w < WARPS; w++) {
+        for (unsigned step = 0; step < 6; step++) {
+            for (unsigned r = 0; step == 2 && r < 8; r++) {
+                for (unsigned n = 0; n < 8; n++)
+                    m[w].b[r][n] = -m[w].b[r][n];
+            }
+            for (unsigned r = 8; step == 3 && r < 16; r++)
+                memset(&m[w].a[r][8], 0, 8 * sizeof m[w].a[r][8]);
+            for (unsigned r = 8; step == 4 && w == 1 && r < 16; r++)
+                memset(m[w].b[r], 0, sizeof m[w].b[r]);
+            if (step == 4 && w == 1)
+                continue;
+            reference(&m[w], 16, 8, 16, F16, "");
+            memcpy(m[w].c, m[w].d, sizeof m[w].c);
+        }
+        for (unsigned lane = 0; lane < LANES; lane++) {
+            for (unsigned i = 0; i < 4; i++) {
+                at_t at = place_c(lane, i);
+                assert_true(decode(F32, element(d[w], lane, i, F32)) == m[w].c[at.row][at.col]);
+            }
+        }
+    }
+}
+
 /* ---- mma.m8n8k4 on f16: four products, by lanes 0-3 and 16-19, 4-7 and 20-23... ---- */
 
 static void check_quads(bool a_col, bool b_col, elem_t dt, elem_t ct)
@@ -806,10 +885,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mma),     cmocka_unit_test(test_mma_special),
-        cmocka_unit_test(test_quads),   cmocka_unit_test(test_wmma),
-        cmocka_unit_test(test_rows),    cmocka_unit_test(test_movmatrix),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_mma),         cmocka_unit_test(test_shared_operands),
+        cmocka_unit_test(test_mma_special), cmocka_unit_test(test_quads),
+        cmocka_unit_test(test_wmma),        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_movmatrix),   cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,11 @@ typedef struct cpu_gen {
     unsigned symbol_count;
     bool uses_local;
     val_t packet; /* slots of gen_packet.c, or NULL: not used so far */
+    /* gen_matrix.c: the matrix product generated last, whose operands the helper still has */
+    const ptx_instr_t *product;
+    uint32_t product_node;
+    unsigned product_g;
+    bool product_masked;
     struct gen_flow *flow;
     struct gen_ahead *ahead; /* the loop whose quick form is being generated, or NULL */
 } cpu_gen_t;

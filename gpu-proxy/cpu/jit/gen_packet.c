@@ -8,7 +8,7 @@
 static val_t slot(cpu_gen_t *gen, unsigned n)
 {
     if (gen->packet == NULL) {
-        type_t room = LLVMArrayType2(gen->i8, CPU_PACKET_SLOTS * CPU_PACKET_SLOT);
+        type_t room = LLVMArrayType2(gen->i8, CPU_PACKET_SLOTS * CPU_PACKET_SLOT + CPU_PACKET_KEPT);
         gen->packet = gen_alloca(gen, room, 64);
     }
     return gen_offset(gen, gen->packet, (uint64_t)n * CPU_PACKET_SLOT);
@@ -66,12 +66,40 @@ void gen_packet_call(cpu_gen_t *gen, size_t helper, const void *what, size_t byt
     gen_return_if(gen, LLVMBuildICmp(B, LLVMIntSLT, st, gen_like(st, 0), ""), st);
 }
 
+/* `lanes` lanes from slot n on. Volatile: see load(). */
+static val_t load_part(cpu_gen_t *gen, unsigned n, unsigned bits, unsigned first, unsigned lanes)
+{
+    type_t element = gen_int(gen, bits), t = gen->W > 1 ? LLVMVectorType(element, lanes) : element;
+    val_t v = LLVMBuildLoad2(B, t, gen_offset(gen, slot(gen, n), (uint64_t)first * bits / 8), "");
+    LLVMSetAlignment(v, lanes * bits / 8 < 64 ? lanes * bits / 8 : 64);
+    LLVMSetVolatile(v, 1);
+    return v;
+}
+
+/* A helper stores 32 bytes at a time, and a load that is wider than the store before it waits until that
+ * has left the store buffer. So such loads are not wider either, and kept from being joined. */
 static val_t load(cpu_gen_t *gen, unsigned n, unsigned bits)
 {
-    type_t t = gen_shape(gen, gen_int(gen, bits), gen->W > 1);
-    val_t v = LLVMBuildLoad2(B, t, slot(gen, n), "");
-    LLVMSetAlignment(v, 64);
-    return v;
+    unsigned lanes = 256 / bits;
+    if (gen->W <= lanes) {
+        return load_part(gen, n, bits, 0, gen->W);
+    }
+    val_t parts[8];
+    unsigned count = gen->W / lanes;
+    for (unsigned k = 0; k < count; k++) {
+        parts[k] = load_part(gen, n, bits, k * lanes, lanes);
+    }
+    for (; count > 1; count /= 2, lanes *= 2) {
+        uint32_t at[32];
+        for (unsigned l = 0; l < 2 * lanes; l++) {
+            at[l] = l;
+        }
+        for (unsigned k = 0; k < count / 2; k++) {
+            parts[k] = LLVMBuildShuffleVector(B, parts[2 * k], parts[2 * k + 1],
+                                              gen_iota(gen, at, 2 * lanes), "");
+        }
+    }
+    return parts[0];
 }
 
 void gen_packet_get(cpu_gen_t *gen, unsigned n, const ptx_operand_t *dst, unsigned bits)

@@ -1,9 +1,10 @@
 /* Matrices between memory and the registers of a warp: wmma.load and store, ldmatrix, stmatrix and
- * movmatrix. How they lie in registers: matrix.h. */
+ * movmatrix. How they lie in registers: matrix.h. Compiled for x86-64-v3, see helpers_mma.c. */
 #include "gpu-proxy/cpu/jit/helpers_lane.h"
 #include "gpu-proxy/cpu/jit/matrix.h"
 #include "gpu-proxy/cpu/jit/matrix_help.h"
 
+#include <immintrin.h>
 #include <string.h>
 
 enum { ROW_BYTES = 16, TILE_ROWS = 8 };
@@ -13,40 +14,80 @@ enum { ROW_BYTES = 16, TILE_ROWS = 8 };
 /* Rows become columns, of 8 by 8 elements of 16 bits. */
 static void transpose(const uint16_t *from, uint16_t *to)
 {
-    for (unsigned r = 0; r < TILE_ROWS; r++) {
-        for (unsigned c = 0; c < TILE_ROWS; c++) {
-            to[c * TILE_ROWS + r] = from[r * TILE_ROWS + c];
-        }
+    __m128i r[TILE_ROWS], p[TILE_ROWS], q[TILE_ROWS];
+    for (unsigned k = 0; k < TILE_ROWS; k++) {
+        r[k] = _mm_loadu_si128((const void *)(from + k * TILE_ROWS));
+    }
+    for (unsigned k = 0; k < 4; k++) { /* pairs of rows k and k + 4, element by element */
+        p[2 * k] = _mm_unpacklo_epi16(r[k], r[k + 4]);
+        p[2 * k + 1] = _mm_unpackhi_epi16(r[k], r[k + 4]);
+    }
+    for (unsigned k = 0; k < 4; k++) {
+        q[2 * k] = _mm_unpacklo_epi16(p[k], p[k + 4]);
+        q[2 * k + 1] = _mm_unpackhi_epi16(p[k], p[k + 4]);
+    }
+    for (unsigned k = 0; k < 4; k++) {
+        __m256i two = _mm256_castsi128_si256(_mm_unpacklo_epi16(q[k], q[k + 4]));
+        two = _mm256_inserti128_si256(two, _mm_unpackhi_epi16(q[k], q[k + 4]), 1);
+        _mm256_store_si256((void *)(to + 2 * k * TILE_ROWS), two);
     }
 }
 
 /* The address of row r of the n-th tile is in lane 8n + r. */
-static uint8_t *row_pointer(cpu_launch_t *l, const cpu_matrix_t *x, uint32_t strip, uint8_t *slots,
-                            unsigned lane, bool write)
+static inline uint8_t *row_pointer(cpu_launch_t *l, const cpu_matrix_t *x, uint32_t strip,
+                                   uint8_t *slots, unsigned lane, bool write)
 {
     uint64_t address = ((const uint64_t *)cpu_packet_slot(slots, CPU_MATRIX_ADDRESS))[lane];
-    return cpu_lane_stretch(l, address, ROW_BYTES, ROW_BYTES, x->space, write, strip, lane);
+    uint8_t *p = cpu_lane_quick(l, address, ROW_BYTES, ROW_BYTES, x->space);
+    return p != NULL
+               ? p
+               : cpu_lane_stretch(l, address, ROW_BYTES, ROW_BYTES, x->space, write, strip, lane);
 }
 
-static int32_t move_rows(cpu_launch_t *l, const cpu_matrix_t *x, uint32_t strip, uint8_t *slots)
+/* Two rows at a time: what is loaded from slots is as wide (gen_packet.c). */
+static void join_rows(uint8_t *reg, const uint8_t *even, const uint8_t *odd)
 {
-    bool store = x->op == CPU_MATRIX_STMATRIX;
+    __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const void *)even));
+    v = _mm256_inserti128_si256(v, _mm_loadu_si128((const void *)odd), 1);
+    _mm256_store_si256((void *)reg, v);
+}
+
+static int32_t load_rows(cpu_launch_t *l, const cpu_matrix_t *x, uint32_t strip, uint8_t *slots)
+{
     for (unsigned n = 0; n < x->a_regs; n++) {
-        uint8_t *reg = cpu_packet_slot(slots, n), turned[TILE_ROWS * ROW_BYTES];
-        if (store && x->col) {
+        uint8_t *reg = cpu_packet_slot(slots, n);
+        _Alignas(32) uint8_t tile[TILE_ROWS * ROW_BYTES];
+        for (unsigned r = 0; r < TILE_ROWS; r += 2) {
+            const uint8_t *even = row_pointer(l, x, strip, slots, n * TILE_ROWS + r, false);
+            const uint8_t *odd =
+                even != NULL ? row_pointer(l, x, strip, slots, n * TILE_ROWS + r + 1, false) : NULL;
+            if (odd == NULL) {
+                return CPU_STATE_FAULT;
+            }
+            join_rows((x->col ? tile : reg) + r * ROW_BYTES, even, odd);
+        }
+        if (x->col) {
+            transpose((const uint16_t *)(const void *)tile, (uint16_t *)(void *)reg);
+        }
+    }
+    return 0;
+}
+
+static int32_t store_rows(cpu_launch_t *l, const cpu_matrix_t *x, uint32_t strip, uint8_t *slots)
+{
+    for (unsigned n = 0; n < x->a_regs; n++) {
+        uint8_t *reg = cpu_packet_slot(slots, n);
+        _Alignas(32) uint8_t turned[TILE_ROWS * ROW_BYTES];
+        if (x->col) {
             transpose((const uint16_t *)(const void *)reg, (uint16_t *)(void *)turned);
-            memcpy(reg, turned, sizeof turned);
+            reg = turned;
         }
         for (unsigned r = 0; r < TILE_ROWS; r++) {
-            uint8_t *row = row_pointer(l, x, strip, slots, n * TILE_ROWS + r, store);
+            uint8_t *row = row_pointer(l, x, strip, slots, n * TILE_ROWS + r, true);
             if (row == NULL) {
                 return CPU_STATE_FAULT;
             }
-            memcpy(store ? row : reg + r * ROW_BYTES, store ? reg + r * ROW_BYTES : row, ROW_BYTES);
-        }
-        if (!store && x->col) {
-            transpose((const uint16_t *)(const void *)reg, (uint16_t *)(void *)turned);
-            memcpy(reg, turned, sizeof turned);
+            memcpy(row, reg + r * ROW_BYTES, ROW_BYTES);
         }
     }
     return 0;
@@ -82,25 +123,55 @@ static void copy_element(const view_t *v, unsigned line, unsigned e, uint8_t *sl
     copy_bits(v->base + (line * v->line + e * v->step) / 8, in_reg, bytes, store);
 }
 
-/* A and B: blocks of 8 lines by 4 lanes. Where the elements of a line are neighbours in memory, the 4
- * lanes of a line are too. */
-static void move_operand(const cpu_matrix_t *x, const view_t *v, uint8_t *slots)
+/* A tile of 16-bit elements whose lines are neighbours in memory: turned around. */
+static void move_turned(const view_t *v, unsigned line, unsigned e, uint8_t *reg)
+{
+    _Alignas(32) uint16_t rows[TILE_ROWS][TILE_ROWS];
+    for (unsigned k = 0; k < TILE_ROWS; k++) {
+        memcpy(rows[k], v->base + (line * v->line + (e + k) * v->step) / 8, ROW_BYTES);
+    }
+    transpose(rows[0], (uint16_t *)(void *)reg);
+}
+
+/* Lines of a tile whose elements are neighbours in memory: 16 bytes each (f64: 32). */
+static void move_straight(const view_t *v, unsigned line, unsigned e, uint8_t *reg)
+{
+    unsigned bytes = v->bits == 64 ? 2 * ROW_BYTES : ROW_BYTES;
+    for (unsigned r = 0; r < TILE_ROWS; r += 32 / bytes) {
+        const uint8_t *from = v->base + ((line + r) * v->line + e * v->step) / 8;
+        const uint8_t *next = bytes == ROW_BYTES ? from + v->line / 8 : from + ROW_BYTES;
+        join_rows(reg + r * bytes, from, next);
+    }
+}
+
+/* Any other tile, element by element. */
+static void move_elements(const cpu_matrix_t *x, const view_t *v, unsigned line, unsigned first,
+                          uint8_t *slots, unsigned reg)
 {
     unsigned e = cpu_elem_count(x->a), reg_bytes = x->a == CPU_ELEM_F64 ? 8 : 4;
-    unsigned blocks = v->elements / (4 * e), halves = x->part == 'a' && x->m >= 16 ? 2 : 1;
-    for (unsigned line = 0; line < v->lines; line++) {
+    for (unsigned r = 0; r < TILE_ROWS; r++) {
+        for (unsigned k = 0; k < 4 * e; k++) {
+            copy_element(v, line + r, first + k, slots, reg, r * 4 + k / e, k % e, reg_bytes,
+                         false);
+        }
+    }
+}
+
+/* A and B: tiles of 8 lines by 4 lanes. */
+static void move_operand(const cpu_matrix_t *x, const view_t *v, uint8_t *slots)
+{
+    unsigned wide = 4 * cpu_elem_count(x->a), blocks = v->elements / wide;
+    unsigned halves = x->part == 'a' && x->m >= 16 ? 2 : 1;
+    for (unsigned line = 0; line < v->lines; line += TILE_ROWS) {
         unsigned tile = line / TILE_ROWS / halves, half = line / TILE_ROWS % halves;
         for (unsigned b = 0; b < blocks; b++) {
-            unsigned reg = (tile * blocks + b) * halves + half, lane = line % TILE_ROWS * 4;
+            unsigned reg = (tile * blocks + b) * halves + half;
             if (v->step == v->bits) {
-                uint8_t *from = v->base + (line * v->line + b * 4 * e * v->step) / 8;
-                uint8_t *to = (uint8_t *)cpu_packet_slot(slots, reg) + lane * reg_bytes;
-                memcpy(to, from, 4 * reg_bytes);
-                continue;
-            }
-            for (unsigned k = 0; k < 4 * e; k++) {
-                copy_element(v, line, b * 4 * e + k, slots, reg, lane + k / e, k % e, reg_bytes,
-                             false);
+                move_straight(v, line, b * wide, cpu_packet_slot(slots, reg));
+            } else if (v->bits == 16) {
+                move_turned(v, line, b * wide, cpu_packet_slot(slots, reg));
+            } else {
+                move_elements(x, v, line, b * wide, slots, reg);
             }
         }
     }
@@ -184,8 +255,9 @@ int32_t cpu_help_matrix(cpu_launch_t *l, const void *what, uint32_t mask, uint32
         cpu_matrix_multiply(x, slots);
         return 0;
     case CPU_MATRIX_LDMATRIX:
+        return load_rows(l, x, strip, slots);
     case CPU_MATRIX_STMATRIX:
-        return move_rows(l, x, strip, slots);
+        return store_rows(l, x, strip, slots);
     case CPU_MATRIX_MOVE:
         turn(slots);
         return 0;

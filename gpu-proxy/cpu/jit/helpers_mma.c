@@ -2,9 +2,9 @@
  *
  * Products of small floats (f16, bf16, tf32, fp8) and of integers go through one core on f32, where the
  * products are exact: sums of f32 are rounded one after the other, and those of integers (below 2^24)
- * not at all. Its operands are quads: 4 columns of k that a tile's 4 lanes hold. A register of e
- * elements gives e quads, the first, second... element of each lane; as A and B are taken apart in the
- * same way, it does not matter that a quad's columns are not neighbours. */
+ * not at all. Its operands are quads: 4 columns of k. It does not matter which 4, as long as A and B are
+ * taken apart in the same way: elements of 8 and 16 bits in the order of k, others as the lanes have
+ * them, the first element of each of the 4 lanes of a row, then the second... */
 #include "gpu-proxy/cpu/jit/helpers_lane.h"
 #include "gpu-proxy/cpu/jit/matrix.h"
 #include "gpu-proxy/cpu/jit/matrix_help.h"
@@ -14,12 +14,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_QUADS = 16, MAX_K = 256 };
+enum { MAX_QUADS = 16 };
 
-/* ---- from registers to quads ---- */
+/* Types are constants in here once it is inlined. */
+#define INLINE inline __attribute__((always_inline))
 
 /* Element j of 8 lanes of a register, as f32. */
-static inline __m256 element_f32(uint32_t elem, const uint32_t *lanes, unsigned j)
+static INLINE __m256 element_f32(uint32_t elem, const uint32_t *lanes, unsigned j)
 {
     __m256i v = _mm256_load_si256((const void *)lanes);
     switch (elem) {
@@ -66,95 +67,197 @@ typedef struct {
     _Alignas(32) float even[MAX_QUADS][4][4], odd[MAX_QUADS][4][4];
 } right_t;
 
-static inline void make_left(uint32_t elem, uint8_t *slots, unsigned first, unsigned halves,
-                             unsigned blocks, left_t *out)
+/* Operands of the last product, behind the slots: the next one often has one of them again. */
+typedef struct {
+    left_t a[2];
+    right_t b[4];
+} kept_t;
+_Static_assert(sizeof(kept_t) == CPU_PACKET_KEPT, "the size of the function's buffer");
+
+/* Elements 8c to 8c + 7 of a row of a tile (types of 8 and 16 bits), as f32. */
+static INLINE __m256 eight_f32(uint32_t elem, const uint8_t *row, unsigned c)
 {
-    unsigned e = cpu_elem_count(elem);
-    for (unsigned b = 0; b < blocks; b++) {
-        for (unsigned h = 0; h < halves; h++) {
-            const uint32_t *lanes = cpu_packet_slot(slots, first + b * halves + h);
-            for (unsigned j = 0; j < e; j++) {
-                for (unsigned r = 0; r < 4; r++) {
-                    _mm256_store_ps(out->rows[b * e + j][h * 4 + r],
-                                    element_f32(elem, lanes + 8 * r, j));
-                }
+    switch (elem) {
+    case CPU_ELEM_F16:
+        return _mm256_cvtph_ps(_mm_load_si128((const void *)row));
+    case CPU_ELEM_BF16: {
+        __m256i v = _mm256_cvtepu16_epi32(_mm_load_si128((const void *)row));
+        return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
+    }
+    case CPU_ELEM_S8:
+        return _mm256_cvtepi32_ps(
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(row + 8 * c))));
+    default: /* U8 */
+        return _mm256_cvtepi32_ps(
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(row + 8 * c))));
+    }
+}
+
+static INLINE bool in_order(uint32_t elem)
+{
+    return elem == CPU_ELEM_F16 || elem == CPU_ELEM_BF16 || elem == CPU_ELEM_S8 ||
+           elem == CPU_ELEM_U8;
+}
+
+/* Four rows of 8 become 8 columns of 4: column c in the low half of out[c], c + 4 in the high. */
+static INLINE void transpose_two(const __m256 in[4], __m256 out[4])
+{
+    __m256 a = _mm256_unpacklo_ps(in[0], in[1]), b = _mm256_unpackhi_ps(in[0], in[1]);
+    __m256 c = _mm256_unpacklo_ps(in[2], in[3]), d = _mm256_unpackhi_ps(in[2], in[3]);
+    out[0] = _mm256_shuffle_ps(a, c, 0x44);
+    out[1] = _mm256_shuffle_ps(a, c, 0xee);
+    out[2] = _mm256_shuffle_ps(b, d, 0x44);
+    out[3] = _mm256_shuffle_ps(b, d, 0xee);
+}
+
+/* A tile of B: 8 columns of 16 bytes. */
+static INLINE void tile_right_in_order(uint32_t elem, const uint8_t *tile, unsigned quad,
+                                       right_t *out)
+{
+    for (unsigned c = 0; c < cpu_elem_count(elem) / 2; c++) {
+        for (unsigned odd = 0; odd < 2; odd++) {
+            __m256 n[4], k[4];
+            for (unsigned p = 0; p < 4; p++) {
+                n[p] = eight_f32(elem, tile + 16 * (2 * p + odd), c);
+            }
+            transpose_two(n, k);
+            float(*low)[4] = odd ? out->odd[quad + 2 * c] : out->even[quad + 2 * c];
+            float(*high)[4] = odd ? out->odd[quad + 2 * c + 1] : out->even[quad + 2 * c + 1];
+            for (unsigned p = 0; p < 4; p++) {
+                _mm_store_ps(low[p], _mm256_castps256_ps128(k[p]));
+                _mm_store_ps(high[p], _mm256_extractf128_ps(k[p], 1));
             }
         }
     }
 }
 
 /* Lanes hold n * 4 + k; wanted are, for each k, 4 even and 4 odd n. */
-static inline void make_right(uint32_t elem, uint8_t *slots, unsigned first, unsigned blocks,
+static INLINE void tile_right_by_lanes(uint32_t elem, const uint32_t *lanes, unsigned quad,
+                                       right_t *out)
+{
+    for (unsigned j = 0; j < cpu_elem_count(elem); j++) {
+        __m128 n[8];
+        for (unsigned p = 0; p < 4; p++) {
+            __m256 two = element_f32(elem, lanes + 8 * p, j);
+            n[2 * p] = _mm256_castps256_ps128(two);
+            n[2 * p + 1] = _mm256_extractf128_ps(two, 1);
+        }
+        _MM_TRANSPOSE4_PS(n[0], n[2], n[4], n[6]);
+        _MM_TRANSPOSE4_PS(n[1], n[3], n[5], n[7]);
+        for (unsigned k = 0; k < 4; k++) {
+            _mm_store_ps(out->even[quad + j][k], n[2 * k]);
+            _mm_store_ps(out->odd[quad + j][k], n[2 * k + 1]);
+        }
+    }
+}
+
+static INLINE void make_right(uint32_t elem, uint8_t *slots, unsigned first, unsigned blocks,
                               right_t *out)
 {
-    unsigned e = cpu_elem_count(elem);
     for (unsigned b = 0; b < blocks; b++) {
-        const uint32_t *lanes = cpu_packet_slot(slots, first + b);
-        for (unsigned j = 0; j < e; j++) {
-            __m128 n[8];
-            for (unsigned p = 0; p < 4; p++) {
-                __m256 two = element_f32(elem, lanes + 8 * p, j);
-                n[2 * p] = _mm256_castps256_ps128(two);
-                n[2 * p + 1] = _mm256_extractf128_ps(two, 1);
-            }
-            _MM_TRANSPOSE4_PS(n[0], n[2], n[4], n[6]);
-            _MM_TRANSPOSE4_PS(n[1], n[3], n[5], n[7]);
-            for (unsigned k = 0; k < 4; k++) {
-                _mm_store_ps(out->even[b * e + j][k], n[2 * k]);
-                _mm_store_ps(out->odd[b * e + j][k], n[2 * k + 1]);
-            }
+        unsigned quad = b * cpu_elem_count(elem);
+        if (in_order(elem)) {
+            tile_right_in_order(elem, cpu_packet_slot(slots, first + b), quad, out);
+        } else {
+            tile_right_by_lanes(elem, cpu_packet_slot(slots, first + b), quad, out);
+        }
+    }
+}
+
+/* A tile of A: 8 rows of 16 bytes; `quad` its first. */
+static INLINE void tile_left(uint32_t elem, const uint8_t *tile, unsigned quad, unsigned half,
+                             left_t *out)
+{
+    unsigned e = cpu_elem_count(elem);
+    for (unsigned r = 0; r < 4; r++) {
+        for (unsigned c = 0; in_order(elem) && c < e / 2; c++) {
+            __m256 even = eight_f32(elem, tile + 32 * r, c);
+            __m256 odd = eight_f32(elem, tile + 32 * r + 16, c);
+            _mm256_store_ps(out->rows[quad + 2 * c][half * 4 + r],
+                            _mm256_permute2f128_ps(even, odd, 0x20));
+            _mm256_store_ps(out->rows[quad + 2 * c + 1][half * 4 + r],
+                            _mm256_permute2f128_ps(even, odd, 0x31));
+        }
+        for (unsigned j = 0; !in_order(elem) && j < e; j++) {
+            _mm256_store_ps(out->rows[quad + j][half * 4 + r],
+                            element_f32(elem, (const uint32_t *)(const void *)(tile + 32 * r), j));
+        }
+    }
+}
+
+static INLINE void make_left(uint32_t elem, uint8_t *slots, unsigned first, unsigned halves,
+                             unsigned blocks, left_t *out)
+{
+    for (unsigned b = 0; b < blocks; b++) {
+        for (unsigned h = 0; h < halves; h++) {
+            tile_left(elem, cpu_packet_slot(slots, first + b * halves + h),
+                      b * cpu_elem_count(elem), h, out);
         }
     }
 }
 
 /* ---- the core ---- */
 
-/* acc[even or odd n][two rows by two] += A * B, for 8 rows. */
-static inline __attribute__((always_inline)) void
-multiply(const left_t *a, unsigned half, const right_t *b, unsigned quads, __m256 acc[2][4])
+/* Column k of a quad: acc[even or odd n][two rows by two] += A * B, for 8 rows. */
+static INLINE void column(const float (*rows)[8], const float *even, const float *odd, const int k,
+                          __m256 acc[2][4])
 {
-    for (unsigned q = 0; q < quads; q++) {
-#define STEP(k)                                                                                    \
-    do {                                                                                           \
-        __m256 even = _mm256_broadcast_ps((const __m128 *)(const void *)b->even[q][k]);            \
-        __m256 odd = _mm256_broadcast_ps((const __m128 *)(const void *)b->odd[q][k]);              \
-        for (unsigned r = 0; r < 4; r++) {                                                         \
-            __m256 v = _mm256_permute_ps(_mm256_load_ps(a->rows[q][half * 4 + r]), (k) * 0x55);    \
-            acc[0][r] = _mm256_fmadd_ps(v, even, acc[0][r]);                                       \
-            acc[1][r] = _mm256_fmadd_ps(v, odd, acc[1][r]);                                        \
-        }                                                                                          \
-    } while (0)
-        STEP(0);
-        STEP(1);
-        STEP(2);
-        STEP(3);
-#undef STEP
+    __m256 b0 = _mm256_broadcast_ps((const __m128 *)(const void *)even);
+    __m256 b1 = _mm256_broadcast_ps((const __m128 *)(const void *)odd);
+#pragma GCC unroll 4
+    for (unsigned r = 0; r < 4; r++) {
+        __m256 v = _mm256_load_ps(rows[r]);
+        v = k == 0   ? _mm256_permute_ps(v, 0x00)
+            : k == 1 ? _mm256_permute_ps(v, 0x55)
+            : k == 2 ? _mm256_permute_ps(v, 0xaa)
+                     : _mm256_permute_ps(v, 0xff);
+        acc[0][r] = _mm256_fmadd_ps(v, b0, acc[0][r]);
+        acc[1][r] = _mm256_fmadd_ps(v, b1, acc[1][r]);
     }
+}
+
+static INLINE void multiply(const left_t *a, unsigned half, const right_t *b, unsigned quads,
+                            __m256 acc[2][4])
+{
+    __m256 own[2][4]; /* in registers for the whole loop */
+    memcpy(own, acc, sizeof own);
+    for (unsigned q = 0; q < quads; q++) {
+        const float(*rows)[8] = &a->rows[q][half * 4];
+        column(rows, b->even[q][0], b->odd[q][0], 0, own);
+        column(rows, b->even[q][1], b->odd[q][1], 1, own);
+        column(rows, b->even[q][2], b->odd[q][2], 2, own);
+        column(rows, b->even[q][3], b->odd[q][3], 3, own);
+    }
+    memcpy(acc, own, sizeof own);
 }
 
 /* ---- accumulators ---- */
 
-static inline void read_f32(uint8_t *slots, unsigned slot, __m256 acc[2][4])
+static INLINE void read_f32(uint8_t *slots, unsigned slot, __m256 acc[2][4])
 {
+#pragma GCC unroll 2
     for (unsigned odd = 0; odd < 2; odd++) {
         const float *from = cpu_packet_slot(slots, slot + odd);
+#pragma GCC unroll 4
         for (unsigned r = 0; r < 4; r++) {
             acc[odd][r] = _mm256_load_ps(from + 8 * r);
         }
     }
 }
 
-static inline void write_f32(uint8_t *slots, unsigned slot, __m256 acc[2][4])
+static INLINE void write_f32(uint8_t *slots, unsigned slot, __m256 acc[2][4])
 {
+#pragma GCC unroll 2
     for (unsigned odd = 0; odd < 2; odd++) {
         float *to = cpu_packet_slot(slots, slot + odd);
+#pragma GCC unroll 4
         for (unsigned r = 0; r < 4; r++) {
             _mm256_store_ps(to + 8 * r, acc[odd][r]);
         }
     }
 }
 
-static inline void read_f16(uint8_t *slots, unsigned slot, __m256 acc[2][4])
+static INLINE void read_f16(uint8_t *slots, unsigned slot, __m256 acc[2][4])
 {
     const uint32_t *from = cpu_packet_slot(slots, slot);
     for (unsigned r = 0; r < 4; r++) {
@@ -163,7 +266,7 @@ static inline void read_f16(uint8_t *slots, unsigned slot, __m256 acc[2][4])
     }
 }
 
-static inline void write_f16(uint8_t *slots, unsigned slot, __m256 acc[2][4])
+static INLINE void write_f16(uint8_t *slots, unsigned slot, __m256 acc[2][4])
 {
     uint32_t *to = cpu_packet_slot(slots, slot);
     for (unsigned r = 0; r < 4; r++) {
@@ -185,7 +288,7 @@ static int32_t add_s32(int32_t x, int32_t y, bool saturate)
 }
 
 /* d = c + the exact sums of products. */
-static inline void write_s32(uint8_t *slots, unsigned c, unsigned d, bool saturate,
+static INLINE void write_s32(uint8_t *slots, unsigned c, unsigned d, bool saturate,
                              __m256 acc[2][4])
 {
     for (unsigned odd = 0; odd < 2; odd++) {
@@ -208,7 +311,7 @@ static inline void write_s32(uint8_t *slots, unsigned c, unsigned d, bool satura
 }
 
 /* One tile of 8 rows and 8 columns: `slot_c`, `slot_d` its first registers. */
-static inline void tile(const cpu_matrix_t *x, uint8_t *slots, const left_t *a, unsigned half,
+static INLINE void tile(const cpu_matrix_t *x, uint8_t *slots, const left_t *a, unsigned half,
                         const right_t *b, unsigned quads, unsigned slot_c, unsigned slot_d)
 {
     __m256 acc[2][4];
@@ -231,25 +334,68 @@ static inline void tile(const cpu_matrix_t *x, uint8_t *slots, const left_t *a, 
     }
 }
 
-static void through_f32(const cpu_matrix_t *x, uint8_t *slots)
+static INLINE void through_f32(const cpu_matrix_t *x, uint8_t *slots, uint32_t elem_a,
+                               uint32_t elem_b)
 {
-    unsigned rows = x->m == 8 ? 8 : 16, halves = rows / 8, e = cpu_elem_count(x->a);
+    unsigned rows = x->m == 8 ? 8 : 16, halves = rows / 8, e = cpu_elem_count(elem_a);
     unsigned blocks = x->k / (4 * e), quads = x->k / 4;
     unsigned c_unit = x->c == CPU_ELEM_F16 ? 1 : 2, d_unit = x->d == CPU_ELEM_F16 ? 1 : 2;
-    right_t b[4];
-    for (unsigned n = 0; n < x->n / 8; n++) {
-        make_right(x->b, slots, CPU_MATRIX_B + n * blocks, blocks, &b[n]);
+    kept_t *kept = cpu_packet_slot(slots, CPU_PACKET_SLOTS);
+    for (unsigned n = 0; n < x->n / 8 && !x->keep_b; n++) {
+        make_right(elem_b, slots, CPU_MATRIX_B + n * blocks, blocks, &kept->b[n]);
+    }
+    for (unsigned m = 0; m < x->m / rows && !x->keep_a; m++) {
+        make_left(elem_a, slots, CPU_MATRIX_A + m * halves * blocks, halves, blocks, &kept->a[m]);
     }
     for (unsigned m = 0; m < x->m / rows; m++) {
-        left_t a;
-        make_left(x->a, slots, CPU_MATRIX_A + m * halves * blocks, halves, blocks, &a);
         for (unsigned n = 0; n < x->n / 8; n++) {
             for (unsigned h = 0; h < halves; h++) {
                 unsigned at = (m * (x->n / 8) + n) * halves + h;
-                tile(x, slots, &a, h, &b[n], quads, CPU_MATRIX_C + at * c_unit,
+                tile(x, slots, &kept->a[m], h, &kept->b[n], quads, CPU_MATRIX_C + at * c_unit,
                      CPU_MATRIX_D + at * d_unit);
             }
         }
+    }
+}
+
+/* Each with its types built in: the usual ones, then whatever there is. */
+static void multiply_f16(const cpu_matrix_t *x, uint8_t *slots)
+{
+    through_f32(x, slots, CPU_ELEM_F16, CPU_ELEM_F16);
+}
+
+static void multiply_bf16(const cpu_matrix_t *x, uint8_t *slots)
+{
+    through_f32(x, slots, CPU_ELEM_BF16, CPU_ELEM_BF16);
+}
+
+static void multiply_tf32(const cpu_matrix_t *x, uint8_t *slots)
+{
+    through_f32(x, slots, CPU_ELEM_TF32, CPU_ELEM_TF32);
+}
+
+static void multiply_s8(const cpu_matrix_t *x, uint8_t *slots)
+{
+    through_f32(x, slots, CPU_ELEM_S8, CPU_ELEM_S8);
+}
+
+static void multiply_others(const cpu_matrix_t *x, uint8_t *slots)
+{
+    through_f32(x, slots, x->a, x->b);
+}
+
+static void multiply_small(const cpu_matrix_t *x, uint8_t *slots)
+{
+    if (x->a == CPU_ELEM_F16) {
+        multiply_f16(x, slots);
+    } else if (x->a == CPU_ELEM_BF16) {
+        multiply_bf16(x, slots);
+    } else if (x->a == CPU_ELEM_TF32) {
+        multiply_tf32(x, slots);
+    } else if (x->a == CPU_ELEM_S8 && x->b == CPU_ELEM_S8) {
+        multiply_s8(x, slots);
+    } else {
+        multiply_others(x, slots);
     }
 }
 
@@ -359,6 +505,6 @@ void cpu_matrix_multiply(const cpu_matrix_t *x, uint8_t *slots)
     } else if (x->a == CPU_ELEM_B1) {
         through_bits(x, slots);
     } else {
-        through_f32(x, slots);
+        multiply_small(x, slots);
     }
 }

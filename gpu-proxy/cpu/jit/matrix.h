@@ -64,6 +64,8 @@ typedef struct {
     uint32_t has_stride;
     uint32_t space;
     uint32_t a_regs, b_regs, c_regs, d_regs; /* loads, stores, ldmatrix: registers in a_regs */
+    /* set by the code generator: the operand is that of the product before, and not in its slots */
+    uint32_t keep_a, keep_b;
 } cpu_matrix_t;
 
 /* Describes the instruction; false: not covered. */

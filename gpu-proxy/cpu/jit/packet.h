@@ -13,6 +13,8 @@
 
 /* A slot has room for 8 bytes of each of 32 lanes; lane l's value is at l times its own size. */
 enum { CPU_PACKET_SLOT = 256, CPU_PACKET_SLOTS = 40 };
+/* Bytes behind the slots that helpers_mma.c keeps from one product to the next. */
+enum { CPU_PACKET_KEPT = 2 * 4096 + 4 * 2048 };
 
 static inline void *cpu_packet_slot(uint8_t *slots, unsigned n)
 {
