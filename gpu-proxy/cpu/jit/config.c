@@ -34,7 +34,9 @@ static bool counts_warps(const ptx_function_t *f)
     for (uint32_t n = 0; n < f->instr_count; n++) {
         const ptx_instr_t *i = &f->instrs[n];
         const ptx_operand_t *o = i->op == PTX_OP_BAR ? ptx_src(f, i, 0) : NULL;
-        if (o != NULL && (cpu_instr_needs_warp(i) || o->kind != PTX_OPERAND_IMM || o->value != 0)) {
+        bool whole = o != NULL && o->kind == PTX_OPERAND_IMM &&
+                     (o->value == 0 || o->value == PTX_BARRIER_CLUSTER);
+        if (o != NULL && (cpu_instr_needs_warp(i) || !whole)) {
             return true;
         }
     }

@@ -114,8 +114,8 @@ static bool special_registers(const ptx_function_t *f, const ptx_instr_t *i)
     for (unsigned n = 0; n < i->src_count; n++) {
         const ptx_operand_t *o = ptx_src(f, i, n);
         if ((o->kind == PTX_OPERAND_FUNC && i->op != PTX_OP_MOV) ||
-            (o->kind == PTX_OPERAND_SREG && o->index > PTX_SREG_DYNAMIC_SMEM_SIZE &&
-             o->index != PTX_SREG_AGGR_SMEM_SIZE && o->index != PTX_SREG_ENVREG)) {
+            (o->kind == PTX_OPERAND_SREG && i->op != PTX_OP_MOV && i->op != PTX_OP_CVT &&
+             o->index == PTX_SREG_IS_EXPLICIT_CLUSTER)) {
             return false;
         }
     }
@@ -191,7 +191,8 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
         return i->space != PTX_SPACE_TEX;
     case PTX_OP_ISSPACEP:
         return i->space == PTX_SPACE_SHARED || i->space == PTX_SPACE_LOCAL ||
-               i->space == PTX_SPACE_GLOBAL;
+               i->space == PTX_SPACE_GLOBAL || i->space == PTX_SPACE_CONST ||
+               i->space == PTX_SPACE_PARAM;
     case PTX_OP_LD:
     case PTX_OP_LDU:
     case PTX_OP_ST:
@@ -218,7 +219,15 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_MOVMATRIX:
         return cpu_matrix_parse(f, i, &(cpu_matrix_t){0});
     case PTX_OP_REDUX:
-        return is_integer(i->type);
+        return i->type == PTX_F32 ? i->mode == PTX_ATOM_MIN || i->mode == PTX_ATOM_MAX
+                                  : is_integer(i->type);
+    case PTX_OP_BAR_CLUSTER:
+        return i->mode == PTX_BAR_ARRIVE;
+    case PTX_OP_MAPA:
+    case PTX_OP_GETCTARANK:
+    case PTX_OP_CREATEPOLICY:
+    case PTX_OP_GRIDDEPCONTROL:
+        return true;
     case PTX_OP_BAR:
         return i->mode != PTX_BAR_WAIT;
     case PTX_OP_SHFL:
@@ -246,9 +255,23 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     }
 }
 
+/* A cluster has one CTA. */
+static bool needs_cluster(const ptx_function_t *f)
+{
+    return f->req_cluster[0] > 1 || f->req_cluster[1] > 1 || f->req_cluster[2] > 1;
+}
+
 unsigned cpu_function_gaps(const ptx_module_t *module, const ptx_function_t *f, cpu_jit_log_t *log)
 {
     unsigned gaps = 0;
+    if (needs_cluster(f)) {
+        gaps++;
+        cpu_jit_log(
+            log,
+            "line %u: not covered by the software device: clusters of several thread blocks "
+            "(%s)\n",
+            f->line, f->name);
+    }
     for (uint32_t n = 0; n < f->instr_count; n++) {
         const ptx_instr_t *i = &f->instrs[n];
         bool fine = i->op == PTX_OP_CALL || i->op == PTX_OP_BRX || cpu_is_argument(f, i)

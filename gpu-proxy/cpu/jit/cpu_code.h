@@ -21,8 +21,8 @@
 /* Changes with the blob's layout, with cpu_launch_t and with cpu_helpers_t. */
 #define CPU_CODE_VERSION 11u
 
-#define CPU_BARRIERS 16u     /* barriers of a CTA */
-#define CPU_MAX_STRIPS 16u   /* of a group */
+#define CPU_BARRIERS 32u   /* barriers of a CTA: PTX has 16, and there is one for barrier.cluster */
+#define CPU_MAX_STRIPS 16u /* of a group */
 #define CPU_MAX_GROUPS 1024u /* groups of a CTA: at worst one thread each */
 
 /* Block shapes are compiled in classes. EXACT knows all three lengths and gives the best code.

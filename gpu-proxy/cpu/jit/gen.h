@@ -22,6 +22,7 @@
  * gen_atom.c     atomic operations; gen_atom_fast.c: in line, without a helper
  * gen_sync.c     where the lanes of a warp wait for each other
  * gen_warp.c     shuffles, votes, matches
+ * gen_special.c  clusters of one CTA, address windows, registers that say little
  * gen_packet.c   instructions that a helper does for a strip; gen_async.c: cp and
  *                mbarrier; gen_matrix.c: wmma, mma, ldmatrix, stmatrix, movmatrix
  * gen_tex.c      textures and surfaces
@@ -164,6 +165,8 @@ val_t gen_mask_i32(cpu_gen_t *gen);              /* the present mask as i32 */
 val_t gen_from_bits(cpu_gen_t *gen, val_t bits); /* i32 to <W x i1> */
 
 /* An operand as a scalar (uniform operands only; of affine ones the base), or as a vector. */
+val_t gen_rare_register(cpu_gen_t *gen, uint32_t sreg); /* special registers; gen_special.c */
+val_t gen_var_address(cpu_gen_t *gen, uint32_t var);    /* i64, within its space */
 val_t gen_read(cpu_gen_t *gen, const ptx_operand_t *o, unsigned ptx_type, bool vec);
 val_t gen_src(cpu_gen_t *gen, unsigned n, unsigned ptx_type, bool vec);
 val_t gen_base(cpu_gen_t *gen, const ptx_operand_t *o, type_t integer); /* affine: base */
@@ -190,6 +193,7 @@ void gen_floating(cpu_gen_t *gen, bool vec);
 void gen_convert(cpu_gen_t *gen, bool vec);
 void gen_compare(cpu_gen_t *gen, bool vec);
 void gen_move(cpu_gen_t *gen, bool vec);
+void gen_special(cpu_gen_t *gen, bool vec);
 void gen_load(cpu_gen_t *gen);
 void gen_store(cpu_gen_t *gen);
 void gen_atomic(cpu_gen_t *gen);

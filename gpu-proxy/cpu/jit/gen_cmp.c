@@ -303,38 +303,11 @@ static void cross_space(cpu_gen_t *gen, bool vec)
     gen_write(gen, ptx_dst(gen->f, i, 0), x, PTX_U64);
 }
 
-static val_t within(cpu_gen_t *gen, val_t x, val_t base, val_t bytes)
-{
-    bool vec = gen_is_vector(x);
-    base = vec ? gen_splat(gen, base) : base;
-    bytes = vec ? gen_splat(gen, bytes) : bytes;
-    return LLVMBuildICmp(B, LLVMIntULT, LLVMBuildSub(B, x, base, ""), bytes, "");
-}
-
-static void is_space(cpu_gen_t *gen, bool vec)
-{
-    const ptx_instr_t *i = gen->i;
-    val_t x = gen_src(gen, 0, PTX_U64, vec);
-    val_t shared = LLVMBuildPtrToInt(B, gen->shared, gen->i64, "");
-    val_t in_shared = within(gen, x, shared, gen->shared_bytes);
-    val_t at = LLVMConstInt(gen->i64, offsetof(cpu_launch_t, local_bytes), 0);
-    val_t p = LLVMBuildGEP2(B, gen->i8, gen->launch, &at, 1, "");
-    val_t local = LLVMBuildPtrToInt(B, gen->local, gen->i64, "");
-    val_t in_local = within(gen, x, local, LLVMBuildLoad2(B, gen->i64, p, ""));
-    val_t r = i->space == PTX_SPACE_SHARED ? in_shared
-              : i->space == PTX_SPACE_LOCAL
-                  ? in_local
-                  : LLVMBuildNot(B, LLVMBuildOr(B, in_shared, in_local, ""), "");
-    gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_PRED);
-}
-
 void gen_move(cpu_gen_t *gen, bool vec)
 {
     const ptx_instr_t *i = gen->i;
     if (i->op == PTX_OP_CVTA) {
         cross_space(gen, vec);
-    } else if (i->op == PTX_OP_ISSPACEP) {
-        is_space(gen, vec);
     } else if (ptx_src(gen->f, i, 0)->kind == PTX_OPERAND_VECTOR) {
         pack(gen, vec);
     } else if (ptx_dst(gen->f, i, 0)->kind == PTX_OPERAND_VECTOR) {

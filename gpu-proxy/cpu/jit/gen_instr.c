@@ -25,6 +25,7 @@ static kind_t kind_of(const ptx_instr_t *i)
     case PTX_OP_ISTYPEP:
     case PTX_OP_TRAP:
     case PTX_OP_MEMBAR:
+    case PTX_OP_BAR_CLUSTER:
     case PTX_OP_BAR:
     case PTX_OP_SHFL:
     case PTX_OP_VOTE:
@@ -95,6 +96,7 @@ static void effect(cpu_gen_t *gen)
         gen_trap(gen);
         break;
     case PTX_OP_MEMBAR:
+    case PTX_OP_BAR_CLUSTER: /* to arrive is to let others see what was done */
         gen_fence(gen);
         break;
     case PTX_OP_RUNTIME:
@@ -120,8 +122,13 @@ static void pure(cpu_gen_t *gen)
     switch (i->op) {
     case PTX_OP_MOV:
     case PTX_OP_CVTA:
-    case PTX_OP_ISSPACEP:
         gen_move(gen, vec);
+        break;
+    case PTX_OP_ISSPACEP:
+    case PTX_OP_MAPA:
+    case PTX_OP_GETCTARANK:
+    case PTX_OP_CREATEPOLICY:
+        gen_special(gen, vec);
         break;
     case PTX_OP_SETP:
     case PTX_OP_SET:
@@ -207,7 +214,7 @@ static bool once_for_all(const cpu_gen_t *gen, const ptx_instr_t *i)
 {
     defs_t d = {.gen = gen};
     cpu_visit_defs(gen->f, i, look_at_def, &d);
-    return (d.any && !d.per_strip) || i->op == PTX_OP_MEMBAR ||
+    return (d.any && !d.per_strip) || i->op == PTX_OP_MEMBAR || i->op == PTX_OP_BAR_CLUSTER ||
            (i->op == PTX_OP_BAR && i->mode == PTX_BAR_ARRIVE);
 }
 

@@ -423,8 +423,15 @@ static val_t read_sreg(cpu_gen_t *gen, uint32_t sreg)
         return LLVMBuildTrunc(gen->b, gen->shared_bytes, gen->i32, "");
     case PTX_SREG_DYNAMIC_SMEM_SIZE:
         return launch_field(gen, offsetof(cpu_launch_t, dynamic_shared_bytes), gen->i32);
-    default:
+    case PTX_SREG_CLOCK:
+    case PTX_SREG_CLOCK_HI:
+    case PTX_SREG_CLOCK64:
+    case PTX_SREG_GLOBALTIMER:
+    case PTX_SREG_GLOBALTIMER_LO:
+    case PTX_SREG_GLOBALTIMER_HI:
         return clock_of(gen, sreg);
+    default:
+        return gen_rare_register(gen, sreg);
     }
 }
 
@@ -476,6 +483,11 @@ static val_t var_address(cpu_gen_t *gen, uint32_t index, uint64_t offset)
         return LLVMBuildAdd(gen->b, p, gen_like(p, offset), "");
     }
     }
+}
+
+val_t gen_var_address(cpu_gen_t *gen, uint32_t var)
+{
+    return var_address(gen, var, 0);
 }
 
 static val_t immediate(cpu_gen_t *gen, uint64_t bits, type_t want)

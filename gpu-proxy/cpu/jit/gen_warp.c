@@ -189,9 +189,40 @@ static void match(cpu_gen_t *gen)
     gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_B32);
 }
 
+/* Min or max of f32: as integers that order as the floats do. Without .NaN a NaN counts only if there is
+ * nothing else; then, and with .NaN if there is one, the result is PTX's canonical NaN. */
+static void reduce_f32(cpu_gen_t *gen)
+{
+    enum { CANONICAL = 0x7fffffff };
+    const ptx_instr_t *i = gen->i;
+    bool max = i->mode == PTX_ATOM_MAX;
+    val_t v = gen_src(gen, 0, PTX_U32, true), lanes = gen_from_bits(gen, members(gen, 1));
+    val_t magnitude = LLVMBuildAnd(B, v, gen_like(v, CANONICAL), "");
+    val_t nan = LLVMBuildICmp(B, LLVMIntUGT, magnitude, gen_like(v, 0x7f800000), "");
+    v = i->flags & PTX_F_ABS ? magnitude : v;
+    val_t sign = LLVMBuildAShr(B, v, gen_like(v, 31), "");
+    val_t key = LLVMBuildXor(B, v, LLVMBuildAnd(B, sign, gen_like(v, CANONICAL), ""), "");
+    val_t counts = LLVMBuildAnd(B, lanes, LLVMBuildNot(B, nan, ""), "");
+    key = LLVMBuildSelect(B, counts, key,
+                          gen_like(key, max ? (uint32_t)INT32_MIN : (uint32_t)INT32_MAX), "");
+    val_t r = gen_call1(gen, max ? "llvm.vector.reduce.smax" : "llvm.vector.reduce.smin", key);
+    sign = LLVMBuildAShr(B, r, gen_like(r, 31), "");
+    r = LLVMBuildXor(B, r, LLVMBuildAnd(B, sign, gen_like(r, CANONICAL), ""), "");
+    val_t none = LLVMBuildNot(B, gen_any(gen, counts), "");
+    if (i->flags & PTX_F_NAN) {
+        none = LLVMBuildOr(B, none, gen_any(gen, LLVMBuildAnd(B, lanes, nan, "")), "");
+    }
+    r = LLVMBuildSelect(B, none, gen_like(r, CANONICAL), r, "");
+    gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_U32);
+}
+
 static void reduce(cpu_gen_t *gen)
 {
     const ptx_instr_t *i = gen->i;
+    if (i->type == PTX_F32) {
+        reduce_f32(gen);
+        return;
+    }
     bool sign = ptx_type_is_signed((ptx_type_t)i->type);
     const char *name;
     uint64_t neutral = 0;

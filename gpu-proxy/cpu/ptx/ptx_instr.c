@@ -204,6 +204,13 @@ static bool store(ptx_parser_t *p, ptx_reading_t *r, uint32_t first_pending)
 {
     if (r->in.op == PTX_OP_MOV && r->in.vec > 1)
         return split_move(p, r);
+    if (r->in.op == PTX_OP_BAR_CLUSTER && r->in.mode == PTX_BAR_WAIT) {
+        r->in.op = PTX_OP_BAR;
+        r->in.mode = PTX_BAR_SYNC;
+        r->in.src_count = 1;
+        r->operands[0] = (ptx_operand_t){.kind = PTX_OPERAND_IMM, .value = PTX_BARRIER_CLUSTER};
+        r->count = 1;
+    }
     if (r->in.op == PTX_OP_RET && !ptx_p_regparams_leave(p, &r->in))
         return false;
     if (!ptx_p_emit(p, &r->in, r->operands))

@@ -154,7 +154,7 @@ typedef enum {
     /* synchronisation and warps */
     PTX_OP_BAR,         /* bar.sync/arrive/red and barrier(.cta); mode = ptx_bar_mode_t */
     PTX_OP_BAR_WARP,    /* bar.warp.sync */
-    PTX_OP_BAR_CLUSTER, /* barrier.cluster.arrive/wait */
+    PTX_OP_BAR_CLUSTER, /* barrier.cluster.arrive; wait is a BAR on PTX_BARRIER_CLUSTER */
     PTX_OP_MEMBAR,      /* membar and fence: sem, scope */
     PTX_OP_ATOM,        /* mode = ptx_atom_mode_t */
     PTX_OP_RED,         /* the same without a destination */
@@ -225,6 +225,9 @@ typedef enum {
     PTX_TESTP_NORMAL,
     PTX_TESTP_SUBNORMAL
 } ptx_testp_mode_t;
+/* Clusters have one CTA here: a thread that waits for its cluster waits for its CTA, at a barrier of its
+ * own. */
+enum { PTX_BARRIER_CLUSTER = 16 };
 typedef enum { PTX_BAR_SYNC = 0, PTX_BAR_ARRIVE, PTX_BAR_RED, PTX_BAR_WAIT } ptx_bar_mode_t;
 typedef enum {
     PTX_ATOM_NONE = 0,
