@@ -746,7 +746,8 @@ static void test_wmma(void **state)
     for (size_t k = 0; k < sizeof wmmas / sizeof wmmas[0]; k++) {
         const wmma_t *x = &wmmas[k];
         bool fixed = elem_bits(x->a) < 8; /* only row by column */
-        for (unsigned layouts = 0; layouts < 16; layouts += fixed || k % 3 ? 5 : 1) {
+        /* all layouts of the first, some of the others */
+        for (unsigned layouts = k % 5; layouts < 16; layouts += k == 0 ? 1 : 5) {
             unsigned l = fixed ? (layouts & 12) | 2 : layouts;
             check_wmma(x, l, false, layouts % 3 == 0);
         }
