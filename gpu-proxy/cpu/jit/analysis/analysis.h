@@ -3,6 +3,7 @@
  * flow.c     nodes (blocks with one kind of end), their order, loops, postdominators
  * spin.c     loops in which lanes may wait for other threads
  * live.c     registers live at the start of each node
+ * alike.c    comparisons and other results that are uniform where the operands are not
  * forms.c    how each register varies over the lanes of a strip and over the strips of a group
  * regions.c  which branches may split a group, and what that forces on registers
  *
@@ -142,6 +143,12 @@ bool cpu_operand_constant(const cpu_analysis_t *a, const ptx_operand_t *o, uint6
 
 /* The form that an instruction gives its destinations (never forced), also used when emitting it. */
 cpu_form_t cpu_instr_form(const cpu_analysis_t *a, const ptx_instr_t *i);
+/* The smallest power of two such that all lanes lie between two neighbouring multiples of it; 0: not
+ * known. */
+uint64_t cpu_lanes_block(const cpu_analysis_t *a, const ptx_operand_t *x, const cpu_form_t *form);
+bool cpu_compare_is_uniform(const cpu_analysis_t *a, const ptx_instr_t *i); /* a setp */
+bool cpu_max_is_bound(const cpu_analysis_t *a,
+                      const ptx_instr_t *i); /* max(x, c) is c in all lanes */
 /* or that adds, because the bits are disjoint. */
 bool cpu_or_is_add(const cpu_analysis_t *a, const ptx_instr_t *i);
 

@@ -261,31 +261,12 @@ bool cpu_or_is_add(const cpu_analysis_t *a, const ptx_instr_t *i)
            cpu_operand_high(a, x) < lane_align(a, y, &q);
 }
 
-/* The smallest power of two such that all lanes lie between two neighbouring multiples of it; 0: not
- * known. */
-static uint64_t lanes_block(const cpu_analysis_t *a, const ptx_operand_t *x, const cpu_form_t *form)
-{
-    cpu_rest_t rest = cpu_operand_rest(a, x);
-    int64_t reach = form->stride * (int64_t)(a->config.width - 1);
-    if (form->tag != CPU_FORM_AFFINE || form->scale != 0 || form->stride > INT32_MAX ||
-        form->stride < INT32_MIN) {
-        return 0;
-    }
-    for (uint64_t block = 1; block <= rest.modulus; block *= 2) {
-        int64_t first = (int64_t)(rest.rest & (block - 1)), last = first + reach;
-        if (last >= 0 && last < (int64_t)block) {
-            return block;
-        }
-    }
-    return 0;
-}
-
 /* x & c and x >> c: the bits in which lanes differ are all kept, or all cut. */
 static cpu_form_t mask_form(const cpu_analysis_t *a, const ptx_instr_t *i, unsigned bits)
 {
     const ptx_operand_t *x = ptx_src(a->f, i, 0);
     cpu_form_t form = read_form(a, i, 0, bits);
-    uint64_t c, block = lanes_block(a, x, &form);
+    uint64_t c, block = cpu_lanes_block(a, x, &form);
     if (form.tag != CPU_FORM_AFFINE || form.scale != 0 ||
         !cpu_operand_constant(a, ptx_src(a->f, i, 1), &c)) {
         return VARYING;
@@ -338,84 +319,6 @@ static cpu_form_t selp_form(const cpu_analysis_t *a, const ptx_instr_t *i)
         return NONE;
     }
     return cpu_form_uniform(&p) && cpu_form_equal(&x, &y) ? x : VARYING;
-}
-
-/* Does x < c (or: x <= c) hold in all lanes or in none? All are on one side of every multiple of their
- * block. */
-static bool on_one_side(const cpu_analysis_t *a, const ptx_operand_t *x, const ptx_operand_t *c,
-                        bool or_equal)
-{
-    cpu_form_t form = cpu_operand_form(a, x), other = cpu_operand_form(a, c);
-    uint64_t value, block = lanes_block(a, x, &form);
-    if (block == 0 || !cpu_form_uniform(&other)) {
-        return false;
-    }
-    if (cpu_operand_constant(a, c, &value)) {
-        return (value + or_equal) % block == 0;
-    }
-    return !or_equal && cpu_operand_align(a, c) >= block;
-}
-
-/* Is the comparison decided by how large its operands can be at most? */
-static bool decided(const cpu_analysis_t *a, const ptx_instr_t *i)
-{
-    uint64_t c, high = cpu_operand_high(a, ptx_src(a->f, i, 0));
-    return cpu_operand_constant(a, ptx_src(a->f, i, 1), &c) && c <= INT32_MAX &&
-           high <= INT32_MAX &&
-           (i->cmp == PTX_CMP_LT || i->cmp == PTX_CMP_GE || i->cmp == PTX_CMP_LO ||
-                    i->cmp == PTX_CMP_HS
-                ? high < c
-                : i->cmp != PTX_CMP_EQ && i->cmp != PTX_CMP_NE && high <= c);
-}
-
-/* max(x, c) is c if no lane is above it. */
-static cpu_form_t larger_form(const cpu_analysis_t *a, const ptx_instr_t *i)
-{
-    uint64_t c;
-    cpu_form_t form = src_form(a, i, 0);
-    bool small = is_integer(i->type) && form.tag == CPU_FORM_AFFINE && form.scale == 0 &&
-                 cpu_operand_constant(a, ptx_src(a->f, i, 1), &c) && c <= INT32_MAX &&
-                 cpu_operand_high(a, ptx_src(a->f, i, 0)) <= c && i->src_count == 2;
-    return small ? UNIFORM : VARYING;
-}
-
-static bool compares_integers(const cpu_analysis_t *a, const ptx_instr_t *i)
-{
-    unsigned bits = type_bits(i->type);
-    for (unsigned n = 0; n < 2; n++) {
-        const ptx_operand_t *o = ptx_src(a->f, i, n);
-        if (o->kind == PTX_OPERAND_REG && cpu_reg_bits(a->f, o->index) != bits) {
-            return false;
-        }
-    }
-    return i->op == PTX_OP_SETP && i->boolop == PTX_BOOL_NONE && is_integer(i->type) && bits >= 32;
-}
-
-/* Uniform comparisons of what is not: the base tells for all lanes. */
-static cpu_form_t compare_form(const cpu_analysis_t *a, const ptx_instr_t *i)
-{
-    const ptx_operand_t *x = ptx_src(a->f, i, 0), *y = ptx_src(a->f, i, 1);
-    if (!compares_integers(a, i)) {
-        return VARYING;
-    }
-    cpu_form_t form = cpu_operand_form(a, x);
-    if (form.tag == CPU_FORM_AFFINE && form.scale == 0 && decided(a, i)) {
-        return UNIFORM;
-    }
-    switch (i->cmp) {
-    case PTX_CMP_LT:
-    case PTX_CMP_GE:
-    case PTX_CMP_LO:
-    case PTX_CMP_HS:
-        return on_one_side(a, x, y, false) || on_one_side(a, y, x, true) ? UNIFORM : VARYING;
-    case PTX_CMP_LE:
-    case PTX_CMP_GT:
-    case PTX_CMP_LS:
-    case PTX_CMP_HI:
-        return on_one_side(a, x, y, true) || on_one_side(a, y, x, false) ? UNIFORM : VARYING;
-    default:
-        return VARYING;
-    }
 }
 
 static cpu_form_t default_form(const cpu_analysis_t *a, const ptx_instr_t *i)
@@ -474,7 +377,7 @@ cpu_form_t cpu_instr_form(const cpu_analysis_t *a, const ptx_instr_t *i)
         return plain;
     }
     if (i->op == PTX_OP_SETP) {
-        return compare_form(a, i);
+        return cpu_compare_is_uniform(a, i) ? UNIFORM : VARYING;
     }
     if (i->dst_count != 1 || i->type == PTX_PRED) {
         return VARYING;
@@ -492,7 +395,7 @@ cpu_form_t cpu_instr_form(const cpu_analysis_t *a, const ptx_instr_t *i)
         return selp_form(a, i);
     }
     if (i->op == PTX_OP_MAX) {
-        return larger_form(a, i);
+        return cpu_max_is_bound(a, i) ? UNIFORM : VARYING;
     }
     if (i->op == PTX_OP_CVT) {
         return cvt_form(a, i);
