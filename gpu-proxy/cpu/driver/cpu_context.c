@@ -69,6 +69,8 @@ static int belongs(const cpu_object_t *object, const void *context)
         return ((const cpu_array_t *)object)->context == context;
     case CPU_KIND_MIPMAP:
         return ((const cpu_mipmap_t *)object)->context == context;
+    case CPU_KIND_TEXREF:
+        return ((const cpu_texref_t *)object)->context == context;
     case CPU_KIND_TEXTURE:
         return ((const cpu_texture_object_t *)object)->context == context;
     default:

@@ -11,6 +11,7 @@
 static void destroy_module(cpu_object_t *object)
 {
     cpu_module_t *module = (cpu_module_t *)object;
+    cpu_module_close_references(module);
     if (module->block)
         (void)cpu_memory_free(CPU_MEMORY_GLOBAL, module->block);
     cpu_image_put(module->image);
@@ -101,7 +102,7 @@ static CUresult make_variables(cpu_module_t *module, cpu_image_log_t *log)
             module->addresses[i] += module->block;
     for (uint32_t i = 0; i < ptx->var_count; i++) {
         const ptx_var_t *var = &ptx->vars[i];
-        if (!in_memory(var) || !var->init)
+        if (!in_memory(var) || !var->init || (var->type >= PTX_TEXREF && var->type <= PTX_SURFREF))
             continue;
         memcpy((void *)module->addresses[i], var->init, var->size);
         relocate(module, var, (uint8_t *)module->addresses[i]);
@@ -126,6 +127,8 @@ CUresult cpu_module_open(cpu_context_t *context, cpu_image_t *image, cpu_image_l
     made->functions = calloc(image->ptx->function_count + 1, sizeof(*made->functions));
     CUresult result =
         made->addresses && made->functions ? make_variables(made, log) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!result)
+        result = cpu_module_open_references(made);
     if (!result && !cpu_handle_add(&made->object))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result) {

@@ -7,6 +7,7 @@
 
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_image.h"
+#include "gpu-proxy/cpu/driver/cpu_texref.h"
 #include "gpu-proxy/cpu/jit/cpu_code.h"
 
 /* A function compiled for one class of block shapes. What launches read of it never changes. */
@@ -44,7 +45,9 @@ struct cpu_module {
     uint64_t block;         /* memory of all its variables; 0: none */
     pthread_mutex_t lock;
     cpu_function_t **functions; /* by index; not referenced: a function's end clears its place */
-    cpu_module_t *next;         /* of the context */
+    cpu_texref_t *
+        *references;    /* texture and surface references by variable; NULL: there are none */
+    cpu_module_t *next; /* of the context */
 };
 
 /* A new module of the context, entered in the handle table and in the context's list, which holds the
@@ -75,6 +78,14 @@ uint32_t cpu_image_kernel(const cpu_image_t *image, uint32_t n);
 /* A variable of global or constant space. CUDA_ERROR_NOT_FOUND. */
 CUresult cpu_module_variable(cpu_module_t *module, const char *name, uint64_t *address,
                              uint64_t *bytes);
+
+/* Opaque variables (cpu_module_refs.c): made when memory is there, ended with the module. */
+CUresult cpu_module_open_references(cpu_module_t *module);
+void cpu_module_close_references(cpu_module_t *module);
+
+/* The handle of a texture or surface reference. CUDA_ERROR_NOT_FOUND. */
+CUresult cpu_module_reference(cpu_module_t *module, const char *name, cpu_texture_kind_t kind,
+                              uint64_t *handle);
 
 /* The function behind a CUfunction, or behind a CUkernel in the current context `context`; with a
  * reference. CUDA_ERROR_INVALID_HANDLE, or the state of its context. */

@@ -469,6 +469,11 @@ static val_t var_address(cpu_gen_t *gen, uint32_t index, uint64_t offset)
         gen->uses_local = true;
         return LLVMConstInt(gen->i64, v->offset + offset, 0);
     case PTX_SPACE_PARAM: {
+        if (v->type >= PTX_TEXREF && v->type <= PTX_SURFREF) { /* the argument: a handle */
+            val_t at = LLVMConstInt(gen->i64, v->offset, 0);
+            at = LLVMBuildGEP2(gen->b, gen->i8, gen->params, &at, 1, "");
+            return LLVMBuildLoad2(gen->b, gen->i64, at, "");
+        }
         val_t p = LLVMBuildPtrToInt(gen->b, gen->params, gen->i64, "");
         return LLVMBuildAdd(gen->b, p, gen_like(p, v->offset + offset), "");
     }

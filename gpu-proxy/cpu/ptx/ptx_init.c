@@ -151,8 +151,77 @@ static bool values(ptx_parser_t *p, init_t *in, const uint64_t *dims, unsigned c
     return ptx_p_expect(p, '}');
 }
 
+/* "name = value" of an opaque variable. Sizes and formats are the host's to say. */
+static bool opaque_field(ptx_parser_t *p, ptx_opaque_t *to)
+{
+    static const struct {
+        const char *name;
+        uint8_t at;
+    } fields[] = {{"addr_mode_0", offsetof(ptx_opaque_t, address)},
+                  {"addr_mode_1", offsetof(ptx_opaque_t, address) + 1},
+                  {"addr_mode_2", offsetof(ptx_opaque_t, address) + 2},
+                  {"filter_mode", offsetof(ptx_opaque_t, filter)},
+                  {"force_unnormalized_coords", offsetof(ptx_opaque_t, unnormalised)},
+                  {"normalized_coords", offsetof(ptx_opaque_t, normalised)}};
+    static const struct {
+        const char *name;
+        uint8_t value;
+    } values_of[] = {{"wrap", PTX_ADDRESS_WRAP},
+                     {"mirror", PTX_ADDRESS_MIRROR},
+                     {"clamp_ogl", PTX_ADDRESS_CLAMP_OGL},
+                     {"clamp_to_edge", PTX_ADDRESS_CLAMP_TO_EDGE},
+                     {"clamp_to_border", PTX_ADDRESS_CLAMP_TO_BORDER},
+                     {"nearest", 0},
+                     {"linear", 1}};
+    ptx_tok_t name = p->lex.tok, value;
+    ptx_lex_next(&p->lex);
+    if (name.kind != PTX_TOK_IDENT || !ptx_p_expect(p, '='))
+        return ptx_p_unexpected(p, "a field of a reference");
+    value = p->lex.tok;
+    uint8_t number = value.kind == PTX_TOK_INT ? (uint8_t)(value.bits != 0) : PTX_OPAQUE_UNSET;
+    for (size_t i = 0; i < sizeof values_of / sizeof values_of[0]; i++)
+        if (value.kind == PTX_TOK_IDENT && strlen(values_of[i].name) == value.length &&
+            memcmp(values_of[i].name, value.text, value.length) == 0)
+            number = values_of[i].value;
+    if (value.kind == PTX_TOK_IDENT && number == PTX_ADDRESS_CLAMP_OGL)
+        return ptx_p_fail(p, GB_ERR_UNSUPPORTED, value.line, "clamp_ogl is not supported");
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (strlen(fields[i].name) == name.length &&
+            memcmp(fields[i].name, name.text, name.length) == 0)
+            ((uint8_t *)to)[fields[i].at] = number;
+    if (value.kind != PTX_TOK_IDENT && value.kind != PTX_TOK_INT)
+        return ptx_p_unexpected(p, "a value");
+    ptx_lex_next(&p->lex);
+    return true;
+}
+
+/* "{ filter_mode = linear, addr_mode_0 = wrap }" */
+static bool opaque_value(ptx_parser_t *p, ptx_var_t *var)
+{
+    ptx_opaque_t value;
+    memset(&value, PTX_OPAQUE_UNSET, sizeof value);
+    if (!ptx_p_expect(p, '{'))
+        return false;
+    while (!ptx_lex_is(&p->lex, '}')) {
+        if (!opaque_field(p, &value))
+            return false;
+        if (!ptx_lex_is(&p->lex, ','))
+            break;
+        ptx_lex_next(&p->lex);
+    }
+    if (!ptx_p_expect(p, '}'))
+        return false;
+    if (var->size != sizeof value)
+        return ptx_p_fail(p, GB_ERR_UNSUPPORTED, var->line, "'%s' is an array of references",
+                          var->name);
+    var->init = ptx_arena_copy(p->arena, (const uint8_t *)&value, sizeof value);
+    return var->init || ptx_p_no_memory(p);
+}
+
 bool ptx_p_initialiser(ptx_parser_t *p, ptx_var_t *var, uint64_t *dims, unsigned dim_count)
 {
+    if (var->type >= PTX_TEXREF && var->type <= PTX_SURFREF)
+        return opaque_value(p, var);
     init_t in = {
         .var = var, .open = dim_count > 0 && dims[0] == 0, .item = ptx_type_size(var->type)};
     var->reloc_first = p->relocs.count;

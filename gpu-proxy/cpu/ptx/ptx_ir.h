@@ -520,6 +520,23 @@ typedef struct {
     const uint32_t *entries;
 } ptx_table_t;
 
+/* The initial value (ptx_var_t.init) of a .texref or .samplerref; what it does not say is UNSET. */
+enum { PTX_OPAQUE_UNSET = 255 };
+typedef enum {
+    PTX_ADDRESS_WRAP = 0,
+    PTX_ADDRESS_MIRROR,
+    PTX_ADDRESS_CLAMP_OGL,
+    PTX_ADDRESS_CLAMP_TO_EDGE,
+    PTX_ADDRESS_CLAMP_TO_BORDER
+} ptx_address_mode_t;
+typedef struct {
+    uint8_t address[3];   /* ptx_address_mode_t */
+    uint8_t filter;       /* 0 nearest, 1 linear */
+    uint8_t unnormalised; /* force_unnormalized_coords */
+    uint8_t normalised;   /* normalized_coords */
+    uint8_t reserved[2];
+} ptx_opaque_t;
+
 /* A relocation in an initialised variable: the 8 (or 4) bytes at `offset` hold the address of a
  * variable or function + addend. */
 typedef struct {

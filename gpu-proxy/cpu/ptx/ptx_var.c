@@ -203,9 +203,6 @@ static bool read_declarator(ptx_parser_t *p, const shape_t *shape, ptx_var_t *va
         return false;
     if (ptx_lex_is(&p->lex, '=')) {
         ptx_lex_next(&p->lex);
-        if (var->type >= PTX_TEXREF)
-            return ptx_p_fail(p, GB_ERR_UNSUPPORTED, name->line,
-                              "initial values of .%s are not supported", ptx_type_name(var->type));
         return (var->space == PTX_SPACE_GLOBAL || var->space == PTX_SPACE_CONST)
                    ? ptx_p_initialiser(p, var, dims, count)
                    : ptx_p_fail(p, GB_ERR_FORMAT, name->line,
