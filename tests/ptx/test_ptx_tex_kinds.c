@@ -487,6 +487,13 @@ static void test_questions(void **state)
     tx_free(&image);
 }
 
+/* The arrays went with their context. */
+static void forget_texels(tx_image_t *image)
+{
+    for (unsigned l = 0; l < TX_LEVELS; l++)
+        free(image->data[l]);
+}
+
 static void test_wild_handles(void **state)
 {
     static const char fetch[] = "tex.1d.v4.f32.f32 {%o0, %o1, %o2, %o3}, [%t, {%f0}];";
@@ -509,11 +516,13 @@ static void test_wild_handles(void **state)
         pt_new_context();
         tx_forget();
     }
+    forget_texels(&image);
     tx_make(&image, &(tx_shape_t){CU_AD_FORMAT_FLOAT, 1, 32, 0, 0, 0, 0}, 1);
     CUtexObject object = tx_object(&image, &how); /* a texture is no surface */
     assert_int_equal(tx_try("", load, object, in, COUNT, false, out), CUDA_ERROR_ILLEGAL_ADDRESS);
     pt_new_context();
     tx_forget();
+    forget_texels(&image);
 }
 
 /* What is not covered is refused with its line. */

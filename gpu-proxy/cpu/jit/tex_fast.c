@@ -12,12 +12,13 @@ typedef struct {
     vf weight[2];
 } axis_t;
 
+/* The job's first fields are constants where the code below is inlined for them. */
 typedef struct {
+    unsigned dims;
+    bool linear, has_border;
     const cpu_tex_image_t *image;
     const cpu_tex_sampler_t *sampler;
     const cpu_tex_level_t *level;
-    unsigned dims;
-    bool linear, has_border;
     bool floats;     /* what is read is made floats, */
     float scale;     /* which are divided by this */
     float border[4]; /* times the scale */
@@ -71,7 +72,7 @@ static inline vi place(vi i, uint32_t size, unsigned mode, vi *inside)
     return in;
 }
 
-static inline axis_t axis_of(const job_t *j, unsigned d, vf x)
+static inline __attribute__((always_inline)) axis_t axis_of(const job_t *j, unsigned d, vf x)
 {
     const cpu_tex_level_t *l = j->level;
     const uint32_t size = d == 0 ? l->width : d == 1 ? l->height : l->depth;
@@ -112,6 +113,18 @@ static inline vi load_words(const uint8_t *base, vi offset, unsigned bytes)
     }
     vi v = gather(base, offset & ~3); /* rows begin at words */
     return (vi)((vu)v >> (vu)((offset & 3) * 8));
+}
+
+/* Two neighbours of four bytes each. */
+static inline void load_neighbours(const uint8_t *base, vi offset, vi out[2])
+{
+    int32_t first = offset[0];
+    if (vi_same(offset, vi_iota() * 4 + first)) {
+        out[0] = vi_load((const uint32_t *)(base + first));
+        out[1] = vi_load((const uint32_t *)(base + first + 4));
+    } else {
+        gather_pairs(base, offset, out);
+    }
 }
 
 static inline vi channel(vi word, unsigned n, unsigned bits, bool is_signed)
@@ -160,7 +173,8 @@ typedef struct {
     vf weight;
 } corner_t;
 
-static inline corner_t corner_of(const job_t *j, const axis_t *axis, vi slice, unsigned k)
+static inline __attribute__((always_inline)) corner_t corner_of(const job_t *j, const axis_t *axis,
+                                                                vi slice, unsigned k)
 {
     corner_t c = {.offset = slice, .inside = vi_all(-1), .weight = vf_all(1.0f)};
     for (unsigned d = 0; d < j->dims; d++) {
@@ -174,28 +188,56 @@ static inline corner_t corner_of(const job_t *j, const axis_t *axis, vi slice, u
     return c;
 }
 
+/* The texels of corners k and k + 1, which differ in x. `side_by_side`: they do in every lane. */
+static inline __attribute__((always_inline)) void
+load_corners(const job_t *j, const corner_t corner[2], bool side_by_side, vi out[2])
+{
+    if (side_by_side) {
+        load_neighbours(j->level->data, corner[0].offset, out);
+        return;
+    }
+    out[0] = load_words(j->level->data, corner[0].offset, j->image->bytes);
+    if (j->linear) {
+        out[1] = load_words(j->level->data, corner[1].offset, j->image->bytes);
+    }
+}
+
+static inline __attribute__((always_inline)) void
+add_texel(const job_t *j, const corner_t *c, vi word, unsigned texel, unsigned channels, vf sum[4])
+{
+    for (unsigned n = 0; n < channels; n++) {
+        vf v = raw(word, n, texel);
+        if (j->has_border) {
+            v = vf_select(c->inside, v, vf_all(j->border[n]));
+        }
+        sum[n] = j->linear ? vf_fma(c->weight, v, sum[n]) : v;
+    }
+}
+
 static inline __attribute__((always_inline)) void small_texels(const job_t *j, const axis_t *axis,
                                                                vi slice, unsigned texel,
                                                                unsigned channels, vi out[4])
 {
     unsigned corners = j->linear ? 1u << j->dims : 1;
+    bool side_by_side =
+        j->linear && j->image->bytes == 4 && vi_same(axis[0].at[1], axis[0].at[0] + 4);
     vf sum[4] = {vf_all(0), vf_all(0), vf_all(0), vf_all(0)};
-    for (unsigned k = 0; k < corners; k++) {
-        corner_t c = corner_of(j, axis, slice, k);
-        vi word = load_words(j->level->data, c.offset, j->image->bytes);
-        for (unsigned n = 0; n < channels; n++) {
-            if (!j->floats) {
-                out[n] = whole(word, n, texel);
-                continue;
+    for (unsigned k = 0; k < corners; k += 2) {
+        corner_t corner[2] = {corner_of(j, axis, slice, k), corner_of(j, axis, slice, k + 1)};
+        vi word[2];
+        load_corners(j, corner, side_by_side, word);
+        if (!j->floats) {
+            for (unsigned n = 0; n < channels; n++) {
+                out[n] = whole(word[0], n, texel);
             }
-            vf v = raw(word, n, texel);
-            if (j->has_border) {
-                v = vf_select(c.inside, v, vf_all(j->border[n]));
-            }
-            sum[n] = j->linear ? vf_fma(c.weight, v, sum[n]) : v;
+            return;
+        }
+        add_texel(j, &corner[0], word[0], texel, channels, sum);
+        if (j->linear) {
+            add_texel(j, &corner[1], word[1], texel, channels, sum);
         }
     }
-    for (unsigned n = 0; n < channels && j->floats; n++) {
+    for (unsigned n = 0; n < channels; n++) {
         out[n] = (vi)(j->scale != 1.0f ? sum[n] / j->scale : sum[n]);
     }
 }
@@ -270,30 +312,27 @@ large_texels(const job_t *j, const axis_t *axis, vi slice, unsigned texel, bool 
 
 /* ---- what the job is ---- */
 
-static inline void texels(const job_t *j, const axis_t *axis, vi slice, vi out[4])
+static inline __attribute__((always_inline)) void texels(const job_t *j, const axis_t *axis,
+                                                         vi slice, vi out[4])
 {
     const cpu_tex_image_t *image = j->image;
-    unsigned channels = image->channels;
-    if (image->bytes > 4) {
-        unsigned texel = image->texel;
+    unsigned texel = image->texel, channels = image->channels;
+    if (image->bytes == 16 || image->bytes == 8) {
         if (channels == 2) {
             large_texels(j, axis, slice, CPU_TEXEL_F32, true, out);
-        } else if (texel == CPU_TEXEL_F16 || texel == CPU_TEXEL_U16 || texel == CPU_TEXEL_S16) {
-            large_texels(j, axis, slice, texel, false, out);
-        } else {
+        } else if (image->bytes == 16) {
             large_texels(j, axis, slice, CPU_TEXEL_F32, false, out);
+        } else {
+            large_texels(j, axis, slice, texel, false, out);
         }
-        return;
-    }
-    switch (image->texel) { /* the two most frequent ones get code of their own */
-    case CPU_TEXEL_F32:
+    } else if (texel == CPU_TEXEL_F32) { /* the most frequent ones get code of their own */
         small_texels(j, axis, slice, CPU_TEXEL_F32, 1, out);
-        break;
-    case CPU_TEXEL_U8:
-        small_texels(j, axis, slice, CPU_TEXEL_U8, channels, out);
-        break;
-    default:
-        small_texels(j, axis, slice, image->texel, channels, out);
+    } else if (texel == CPU_TEXEL_U8 && channels == 4) {
+        small_texels(j, axis, slice, CPU_TEXEL_U8, 4, out);
+    } else if (texel == CPU_TEXEL_U8 && channels == 1) {
+        small_texels(j, axis, slice, CPU_TEXEL_U8, 1, out);
+    } else {
+        small_texels(j, axis, slice, texel, channels, out);
     }
 }
 
@@ -321,10 +360,15 @@ static void store_active(uint32_t *to, vi v, uint32_t mask)
 }
 
 /* Integer coordinates of linear memory: an index, and 0 outside. */
-static void fetch_lanes(const job_t *j, const cpu_tex_args_t *args, unsigned first, vi out[4])
+static void fetch_lanes(const job_t *job, const cpu_tex_what_t *what, const cpu_tex_args_t *args,
+                        unsigned first, vi out[4])
 {
+    job_t own = *job, *j = &own;
+    own.dims = 1;
+    own.linear = false;
+    (void)what;
     vi i = vi_load(&args->args[CPU_TEX_ARG_AT][first]);
-    axis_t axis;
+    axis_t axis = {.weight = {vf_all(0.0f), vf_all(0.0f)}};
     axis.at[0] = place(i, j->level->width, CPU_ADDRESS_CLAMP, &axis.inside[0]) * j->image->bytes;
     texels(j, &axis, vi_all(0), out);
     for (unsigned n = 0; n < j->image->channels; n++) {
@@ -332,14 +376,57 @@ static void fetch_lanes(const job_t *j, const cpu_tex_args_t *args, unsigned fir
     }
 }
 
-static void sample_lanes(const job_t *j, const cpu_tex_what_t *what, const cpu_tex_args_t *args,
-                         unsigned first, vi out[4])
+typedef void sample_fn(const job_t *job, const cpu_tex_what_t *what, const cpu_tex_args_t *args,
+                       unsigned first, vi out[4]);
+
+static inline __attribute__((always_inline)) void
+sample_lanes(const job_t *job, unsigned dims, bool linear_filter, const cpu_tex_what_t *what,
+             const cpu_tex_args_t *args, unsigned first, vi out[4])
 {
     axis_t axis[3];
-    for (unsigned d = 0; d < j->dims; d++) {
-        axis[d] = axis_of(j, d, (vf)vi_load(&args->args[CPU_TEX_ARG_AT + d][first]));
+    job_t j = *job;
+    j.dims = dims;
+    j.linear = linear_filter;
+    for (unsigned d = 0; d < dims; d++) {
+        axis[d] = axis_of(&j, d, (vf)vi_load(&args->args[CPU_TEX_ARG_AT + d][first]));
     }
-    texels(j, axis, layers(j, what, args, first), out);
+    texels(&j, axis, layers(&j, what, args, first), out);
+}
+
+static void point_1(const job_t *j, const cpu_tex_what_t *what, const cpu_tex_args_t *args,
+                    unsigned first, vi out[4])
+{
+    sample_lanes(j, 1, false, what, args, first, out);
+}
+
+static void point_2(const job_t *j, const cpu_tex_what_t *what, const cpu_tex_args_t *args,
+                    unsigned first, vi out[4])
+{
+    sample_lanes(j, 2, false, what, args, first, out);
+}
+
+static void point_3(const job_t *j, const cpu_tex_what_t *what, const cpu_tex_args_t *args,
+                    unsigned first, vi out[4])
+{
+    sample_lanes(j, 3, false, what, args, first, out);
+}
+
+static void linear_1(const job_t *j, const cpu_tex_what_t *what, const cpu_tex_args_t *args,
+                     unsigned first, vi out[4])
+{
+    sample_lanes(j, 1, true, what, args, first, out);
+}
+
+static void linear_2(const job_t *j, const cpu_tex_what_t *what, const cpu_tex_args_t *args,
+                     unsigned first, vi out[4])
+{
+    sample_lanes(j, 2, true, what, args, first, out);
+}
+
+static void linear_3(const job_t *j, const cpu_tex_what_t *what, const cpu_tex_args_t *args,
+                     unsigned first, vi out[4])
+{
+    sample_lanes(j, 3, true, what, args, first, out);
 }
 
 static bool is_plain(const cpu_tex_image_t *image, const cpu_tex_sampler_t *s,
@@ -384,20 +471,19 @@ bool CPU_TEX_FAST_NAME(const cpu_tex_image_t *image, const cpu_tex_sampler_t *sa
     for (unsigned n = 0; n < image->channels; n++) {
         j.border[n] = sampler->border[n] * j.scale;
     }
+    static sample_fn *const functions[2][4] = {{0, point_1, point_2, point_3},
+                                               {0, linear_1, linear_2, linear_3}};
+    sample_fn *sample = image->fetch ? fetch_lanes : functions[j.linear][j.dims];
     for (unsigned first = 0; first < 32 && mask >> first != 0; first += LANES) {
         uint32_t part = mask >> first;
         vi out[4];
         if ((part & (LANES == 16 ? 0xffff : 0xff)) == 0) {
             continue;
         }
-        for (unsigned n = 0; n < 4; n++) {
+        for (unsigned n = image->channels; n < 4; n++) {
             out[n] = vi_all(0);
         }
-        if (image->fetch) {
-            fetch_lanes(&j, args, first, out);
-        } else {
-            sample_lanes(&j, what, args, first, out);
-        }
+        sample(&j, what, args, first, out);
         for (unsigned n = 0; n < 4; n++) {
             store_active(&args->args[n][first], out[n], part);
         }

@@ -88,6 +88,17 @@ static inline vi gather(const uint8_t *base, vi offset)
     return (vi)_mm512_i32gather_epi32((__m512i)offset, base, 1);
 }
 
+/* The word at each offset and the one behind it. */
+static inline void gather_pairs(const uint8_t *base, vi offset, vi out[2])
+{
+    const __m512i even =
+        _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i low = _mm512_i32gather_epi64(_mm512_castsi512_si256((__m512i)offset), base, 1);
+    __m512i high = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64((__m512i)offset, 1), base, 1);
+    out[0] = (vi)_mm512_permutex2var_epi32(low, even, high);
+    out[1] = (vi)_mm512_permutex2var_epi32(low, _mm512_add_epi32(even, _mm512_set1_epi32(1)), high);
+}
+
 static inline vi load_bytes(const uint8_t *p)
 {
     return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
@@ -143,6 +154,18 @@ static inline bool vi_same(vi a, vi b)
 static inline vi gather(const uint8_t *base, vi offset)
 {
     return (vi)_mm256_i32gather_epi32((const int *)base, (__m256i)offset, 1);
+}
+
+static inline void gather_pairs(const uint8_t *base, vi offset, vi out[2])
+{
+    const long long *from = (const long long *)base;
+    __m256i low = _mm256_i32gather_epi64(from, _mm256_castsi256_si128((__m256i)offset), 1);
+    __m256i high = _mm256_i32gather_epi64(from, _mm256_extracti128_si256((__m256i)offset, 1), 1);
+    __m256 a = _mm256_castsi256_ps(low), b = _mm256_castsi256_ps(high);
+    __m256i even = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+    __m256i odd = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
+    out[0] = (vi)_mm256_permute4x64_epi64(even, 0xd8); /* lanes in order again */
+    out[1] = (vi)_mm256_permute4x64_epi64(odd, 0xd8);
 }
 
 static inline vi load_bytes(const uint8_t *p)

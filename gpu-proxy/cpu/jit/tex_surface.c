@@ -129,6 +129,40 @@ static void reduce(const access_t *a, uint8_t *at, const cpu_tex_args_t *args, u
     }
 }
 
+/* ---- words side by side in a row: all lanes at once ---- */
+
+static bool same_in_all(const uint32_t *v, unsigned lanes)
+{
+    uint32_t differs = 0;
+    for (unsigned l = 1; l < lanes; l++) {
+        differs |= v[l] ^ v[0];
+    }
+    return differs == 0;
+}
+
+/* The first of `lanes` words in a row, if the access is no more than that; else NULL. */
+static uint8_t *row_of_words(const access_t *a, const cpu_tex_args_t *args, unsigned lanes)
+{
+    const cpu_tex_op_t *op = &a->what->op;
+    const uint32_t *x = args->args[CPU_TEX_ARG_AT];
+    uint32_t differs = 0;
+    int32_t code;
+    if (a->bytes != 4 || a->what->count != 1 || op->formatted || op->op == PTX_OP_SURED) {
+        return NULL;
+    }
+    for (unsigned l = 1; l < lanes; l++) {
+        differs |= x[l] ^ (x[0] + 4 * l);
+    }
+    if (differs != 0 ||
+        (op->coordinates > 1 && !same_in_all(args->args[CPU_TEX_ARG_AT + 1], lanes)) ||
+        (op->coordinates > 2 && !same_in_all(args->args[CPU_TEX_ARG_AT + 2], lanes)) ||
+        (op->layered && !same_in_all(args->args[CPU_TEX_ARG_LAYER], lanes)) || (int32_t)x[0] < 0 ||
+        (uint64_t)x[0] + 4 * lanes > (uint64_t)a->image->level[0].width * a->image->bytes) {
+        return NULL;
+    }
+    return locate(a, args, 0, &code); /* outside in y or z, or not aligned: one by one */
+}
+
 int32_t cpu_surface_access(const cpu_tex_image_t *image, const cpu_tex_what_t *what, uint32_t mask,
                            cpu_tex_args_t *args, unsigned *lane)
 {
@@ -138,6 +172,18 @@ int32_t cpu_surface_access(const cpu_tex_image_t *image, const cpu_tex_what_t *w
         if (what->op.op == PTX_OP_SURED && image->bytes != 4) {
             *lane = (unsigned)__builtin_ctz(mask);
             return CPU_FAULT_TRAP;
+        }
+    }
+    unsigned lanes = (unsigned)__builtin_popcount(mask);
+    if (lanes > 1 && (mask & (mask + 1)) == 0) { /* from the first lane on without a gap */
+        uint8_t *row = row_of_words(&a, args, lanes);
+        if (row != NULL && what->op.op == PTX_OP_SULD) {
+            memcpy(args->args[0], row, 4 * (size_t)lanes);
+            return CPU_FAULT_NONE;
+        }
+        if (row != NULL) {
+            memcpy(row, args->args[0], 4 * (size_t)lanes);
+            return CPU_FAULT_NONE;
         }
     }
     for (uint32_t m = mask; m != 0; m &= m - 1) {
