@@ -320,6 +320,27 @@ KERNEL blocks_backwards(int *flags, int *out)
         *(volatile int *)(flags + blockIdx.x) = before + 1;
 }
 
+// All threads of a block look together whether the next block is through, barrier by barrier.
+KERNEL blocks_poll(int *flags, int *out)
+{
+    __shared__ int seen;
+    if (blockIdx.x != gridDim.x - 1) {
+        for (;;) {
+            if (threadIdx.x == 0)
+                seen = *(volatile int *)(flags + blockIdx.x + 1);
+            __syncthreads();
+            if (seen != 0)
+                break;
+            __syncthreads();
+        }
+    }
+    out[blockIdx.x * blockDim.x + threadIdx.x] = blockIdx.x != gridDim.x - 1 ? seen : 0;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *(volatile int *)(flags + blockIdx.x) = gridDim.x - blockIdx.x;
+}
+
 // Single-pass inclusive scan with decoupled look-back: a block publishes its sum, then its prefix.
 // state: bits 30 and 31 say what the low bits are.
 KERNEL look_back(int n, const int *in, int *out, unsigned *state, int *tickets)

@@ -203,14 +203,6 @@ static void test_cases(void **state)
     pt_free(d_in);
 }
 
-/* W = 1 has no warps, which lane numbers and barriers with a count are about. */
-static void needs_warp(void)
-{
-    const char *width = getenv("GABLE_CPU_WIDTH");
-    if (width && strcmp(width, "1") == 0)
-        skip();
-}
-
 /* Named barriers: the first 64 threads meet at one, the others at another, twice each; a producer
  * arrives without waiting. */
 static void test_named_barriers(void **state)
@@ -227,7 +219,6 @@ static void test_named_barriers(void **state)
     char text[4096];
     uint32_t in[128] = {0}, out[128];
     (void)state;
-    needs_warp();
     make_program(text, sizeof text, code);
     CUmodule module = pt_load(text);
     CUdeviceptr d_in = pt_upload(in, sizeof in), d_out = pt_upload(NULL, sizeof out);
@@ -260,7 +251,6 @@ static void test_special(void **state)
     char text[4096];
     uint32_t in[64] = {0}, out[64];
     (void)state;
-    needs_warp();
     make_program(text, sizeof text, code);
     CUmodule module = pt_load(text);
     CUdeviceptr d_in = pt_upload(in, sizeof in), d_out = pt_upload(NULL, sizeof out);

@@ -6,14 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shuffles and votes have no scalar form: W = 1 refuses them. */
-static void needs_warp(void)
-{
-    const char *width = getenv("GABLE_CPU_WIDTH");
-    if (width && strcmp(width, "32") != 0)
-        skip();
-}
-
 static const unsigned linear_blocks[] = {1, 7, 32, 33, 64, 100, 256, 1000};
 
 static void test_saxpy(void **state)
@@ -131,7 +123,6 @@ static void test_reduce_shuffle(void **state)
 {
     static const unsigned blocks[] = {32, 96, 256};
     (void)state;
-    needs_warp();
     for (unsigned b = 0; b < 3; b++) {
         unsigned grid = 4, count = grid * blocks[b] / 32;
         int n = (int)(grid * blocks[b]) - 13;
@@ -155,7 +146,6 @@ static void test_reduce_shuffle(void **state)
 static void test_scan(void **state)
 {
     (void)state;
-    needs_warp();
     kt_array_t x = kt_ints(384, 8, -9, 9), out = kt_zeros(384);
     int32_t want[384];
     for (int i = 0; i < 384; i++)
@@ -171,7 +161,6 @@ static void test_scan(void **state)
 static void test_compact(void **state)
 {
     (void)state;
-    needs_warp();
     kt_array_t x = kt_ints(256, 9, -5, 5), out = kt_zeros(256), counts = kt_zeros(8);
     int32_t want[256] = {0}, want_counts[8] = {0};
     for (int i = 0; i < 256; i++) {
@@ -571,7 +560,6 @@ static void test_softmax(void **state)
 {
     int rows = 13, columns = 77;
     (void)state;
-    needs_warp();
     kt_array_t x = kt_floats((size_t)rows * columns, 16), out = kt_zeros((size_t)rows * columns);
     float *want = malloc((size_t)rows * columns * 4);
     for (int r = 0; r < rows; r++) {
@@ -595,7 +583,6 @@ static void test_softmax(void **state)
 static void test_divergent_warp(void **state)
 {
     (void)state;
-    needs_warp();
     kt_array_t x = kt_ints(128, 17, -99, 99), out = kt_zeros(128);
     int32_t want[128];
     for (int i = 0; i < 128; i++) {

@@ -55,14 +55,6 @@ static void expect(const char *what, unsigned at, int32_t got, int32_t want)
         fail_msg("%s: [%u] is %d, must be %d", what, at, got, want);
 }
 
-/* W = 1 has no warps. */
-static void needs_warp(void)
-{
-    const char *width = getenv("GABLE_CPU_WIDTH");
-    if (width && strcmp(width, "1") == 0)
-        skip();
-}
-
 static void test_locks(void **state)
 {
     static const char *const KERNELS[] = {"lock_before", "lock_inside",   "lock_goto",
@@ -139,7 +131,6 @@ static void test_warp_meets_behind_lock(void **state)
     enum { ALL = 2 * 128 };
     void *params[] = {&words, &counts, &outs};
     (void)state;
-    needs_warp();
     clear();
     run("lock_then_warp", 2, 128, params);
     pt_download(host, outs, ALL * 4);
@@ -152,7 +143,6 @@ static void test_leader_waits(void **state)
     static const unsigned THREADS[] = {64, 256, 1024};
     void *params[] = {&words, &counts, &outs};
     (void)state;
-    needs_warp();
     for (size_t s = 0; s < sizeof THREADS / sizeof THREADS[0]; s++) {
         clear();
         run("leader_waits", 1, THREADS[s], params);
@@ -167,7 +157,6 @@ static void test_warps_of_a_block(void **state)
     static const unsigned THREADS[] = {32, 64, 100, 1024};
     void *params[] = {&outs};
     (void)state;
-    needs_warp();
     for (size_t s = 0; s < sizeof THREADS / sizeof THREADS[0]; s++) {
         unsigned warps = (THREADS[s] + 31) / 32;
         clear();
@@ -233,12 +222,22 @@ static void test_blocks_backwards(void **state)
         expect("blocks_backwards", i, host[i], (int32_t)(199 - i / 96));
 }
 
+static void test_blocks_poll(void **state)
+{
+    void *params[] = {&words, &outs};
+    (void)state;
+    clear();
+    run("blocks_poll", 12, 96, params);
+    pt_download(host, outs, 12 * 96 * 4);
+    for (unsigned i = 0; i < 12 * 96; i++)
+        expect("blocks_poll", i, host[i], (int32_t)(11 - i / 96));
+}
+
 static void test_look_back(void **state)
 {
     static const int32_t SIZES[] = {1, 127, 128, 5000, 60000};
     uint32_t seed = 5;
     (void)state;
-    needs_warp();
     for (size_t s = 0; s < sizeof SIZES / sizeof SIZES[0]; s++) {
         int32_t n = SIZES[s], sum = 0;
         CUdeviceptr tickets = pt_upload(NULL, 4);
@@ -383,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_ping_pong),
         cmocka_unit_test(test_grid_barrier_by_hand),
         cmocka_unit_test(test_blocks_backwards),
+        cmocka_unit_test(test_blocks_poll),
         cmocka_unit_test(test_look_back),
         cmocka_unit_test(test_last_block),
         cmocka_unit_test(test_ring),

@@ -9,14 +9,6 @@
 
 enum { THREADS = 96, WARPS = THREADS / 32 };
 
-/* Shuffles and votes have no scalar form: W = 1 refuses them. */
-static void needs_warp(void)
-{
-    const char *width = getenv("GABLE_CPU_WIDTH");
-    if (width && strcmp(width, "32") != 0)
-        skip();
-}
-
 /* Runs `code`, which computes %r9 and %r8 from %r1 (tid), %r2 (lane) and %r3 (its input), in the
  * lanes whose bit is set in `lanes`; other lanes leave their two results alone. */
 static void run(const char *code, uint32_t lanes, const uint32_t *in, uint32_t (*out)[2],
@@ -103,7 +95,6 @@ static void test_shuffles(void **state)
     static const char *const modes[] = {"up", "down", "bfly", "idx"};
     static const unsigned widths[] = {32, 16, 8, 4, 1}, deltas[] = {0, 1, 5, 16, 31};
     (void)state;
-    needs_warp();
     for (unsigned m = 0; m < 4; m++) {
         for (unsigned w = 0; w < 5; w++) {
             char code[64];
@@ -120,7 +111,6 @@ static void test_partial_shuffle(void **state)
 {
     uint32_t in[40], out[40][2];
     (void)state;
-    needs_warp();
     fill(in, 40, 0);
     /* The second warp has eight lanes; the first runs with half of its own. */
     run("shfl.sync.bfly.b32 %r9|%p1, %r3, 3, 31, 0x0000ffff;\nselp.u32 %r8, 1, 0, %p1;", 0xffff, in,
@@ -147,7 +137,6 @@ static void test_votes(void **state)
     static const uint32_t masks[] = {0xffffffff, 0x0000ffff, 0x80000001, 0x55555555};
     uint32_t in[THREADS], out[THREADS][2];
     (void)state;
-    needs_warp();
     fill(in, THREADS, 0);
     for (unsigned i = 32; i < 64; i++)
         in[i] |= 1; /* a warp where all agree */
@@ -176,7 +165,6 @@ static void test_match(void **state)
 {
     uint32_t in[THREADS], out[THREADS][2];
     (void)state;
-    needs_warp();
     fill(in, THREADS, 5);
     for (unsigned i = 64; i < THREADS; i++)
         in[i] = 9;
@@ -196,7 +184,6 @@ static void test_lanes(void **state)
 {
     uint32_t in[THREADS], out[THREADS][2];
     (void)state;
-    needs_warp();
     fill(in, THREADS, 100);
     run("activemask.b32 %r9; mov.u32 %r8, %lanemask_lt;", 0x0ff000f0, in, out, THREADS);
     for (unsigned i = 0; i < THREADS; i++) {

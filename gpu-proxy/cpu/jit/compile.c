@@ -199,6 +199,7 @@ static gb_status_t write_blob(const job_t *job, const cpu_jit_options_t *o, void
         .strips = gen->G,
         .state_count = gen_state_count(gen),
         .context_bytes = gen_context_bytes(gen),
+        .exchanges = gen->a->exchanges,
         .shared_bytes = (uint32_t)f->shared_size,
         .dynamic_offset = (uint32_t)dynamic_offset(f),
         .uses_dynamic = f->uses_dynamic_shared,
@@ -248,6 +249,7 @@ static gb_status_t analyse(job_t *job, const cpu_jit_options_t *o)
     if (st != GB_OK) {
         return st;
     }
+    a->scalar = o->width == 1;
     cpu_analyse_flow(a);
     if (a->trouble != NULL && a->f == kernel) { /* a loop with several entries */
         a->trouble = NULL;
@@ -255,6 +257,7 @@ static gb_status_t analyse(job_t *job, const cpu_jit_options_t *o)
         if (st != GB_OK) {
             return st;
         }
+        a->scalar = o->width == 1;
         cpu_analyse_flow(a);
     }
     if (a->trouble != NULL) {

@@ -29,6 +29,18 @@ static bool needs_warps(const ptx_function_t *f)
     return false;
 }
 
+/* Thread by thread, lanes can meet at barriers and at what exchange.h does. */
+static bool has_scalar_form(const ptx_function_t *f)
+{
+    for (uint32_t n = 0; n < f->instr_count; n++) {
+        const ptx_instr_t *i = &f->instrs[n];
+        if (cpu_instr_needs_warp(i) && i->op != PTX_OP_BAR && !cpu_instr_exchanges(i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool counts_warps(const ptx_function_t *f)
 {
     for (uint32_t n = 0; n < f->instr_count; n++) {
@@ -214,7 +226,7 @@ gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, boo
     unsigned lanes = avx512 ? V4_LANES : V3_LANES;
     bool warps = needs_warps(a->f), counted = counts_warps(a->f);
     cpu_config_t *c = &a->config;
-    if (o->width == 1 && (warps || counted)) {
+    if (o->width == 1 && !has_scalar_form(a->f)) {
         return gb_fail(GB_ERR_UNSUPPORTED, "%s needs whole warps: it has no scalar form",
                        a->f->name);
     }

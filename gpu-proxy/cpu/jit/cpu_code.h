@@ -19,7 +19,7 @@
 
 #define CPU_CODE_MAGIC 0x4b4c4247u /* "GBLK" */
 /* Changes with the blob's layout, with cpu_launch_t and with cpu_helpers_t. */
-#define CPU_CODE_VERSION 11u
+#define CPU_CODE_VERSION 12u
 
 #define CPU_BARRIERS 32u   /* barriers of a CTA: PTX has 16, and there is one for barrier.cluster */
 #define CPU_MAX_STRIPS 16u /* of a group */
@@ -71,7 +71,9 @@ typedef struct {
     uint32_t checked;     /* 1: addresses are checked by the code */
     uint32_t spins;       /* 1: threads may wait for threads of earlier blocks */
     uint32_t
-        stack_bytes; /* of local_bytes: what recursion may use; 0: the kernel does not recurse */
+        stack_bytes;    /* of local_bytes: what recursion may use; 0: the kernel does not recurse */
+    uint32_t exchanges; /* 1: one thread wide, and lanes of a warp meet as exchange.h says */
+    uint32_t reserved;
 } cpu_code_header_t;
 
 /* How a CTA's threads become strips of W lanes and groups of G strips.

@@ -7,6 +7,7 @@
  * thread is elsewhere counting as a whole; such kernels are compiled with one warp per group. When
  * some rounds have passed in which all groups only gave way, the CTA does. */
 #include "gpu-proxy/cpu/jit/code.h"
+#include "gpu-proxy/cpu/jit/exchange.h"
 
 #include <string.h>
 
@@ -14,7 +15,9 @@ enum {
     WARP = 32,
     PATIENCE = 256,  /* back-edges of spin loops before a group gives way, */
     IMPATIENCE = 32, /* if nothing moved in the round before */
-    IDLE_ROUNDS = 2  /* before the CTA gives way */
+    IDLE_ROUNDS = 2, /* before the CTA gives way; */
+    ROUNDS = 2048,   /* and after so many in any case: all of it may wait, barrier by barrier */
+    BARRIER_BITS = 0xffff
 };
 
 static cpu_context_head_t *head_of(const cpu_code_t *code, const cpu_launch_t *launch,
@@ -54,18 +57,34 @@ static void barrier_release(const cpu_code_t *code, cpu_launch_t *launch, uint32
     }
 }
 
+/* Threads that wait at the barrier among groups [first, last): those of one warp, or one group. All that
+ * live count as a whole warp. */
+static uint32_t warp_came(const cpu_code_t *code, const cpu_launch_t *launch, uint32_t barrier,
+                          uint32_t first, uint32_t last, uint32_t *expected)
+{
+    uint32_t came = 0, living = 0;
+    for (uint32_t g = first; g < last; g++) {
+        const cpu_context_head_t *h = head_of(code, launch, g);
+        if (h->state < 0) {
+            continue;
+        }
+        bool here = (h->waits >> barrier & 1) != 0;
+        living += here || code->header.width > 1 ? h->living : 1;
+        came += here ? h->barriers[barrier].came : 0;
+        *expected = here ? h->barriers[barrier].expected : *expected;
+    }
+    return came != 0 && came == living ? WARP : came;
+}
+
 /* Have as many threads come as the barrier counts? */
 static bool barrier_counted(const cpu_code_t *code, const cpu_launch_t *launch, uint32_t barrier,
                             uint32_t groups)
 {
     uint32_t came = launch->bar_arrived[barrier], expected = 0;
-    for (uint32_t g = 0; g < groups; g++) {
-        const cpu_context_head_t *h = head_of(code, launch, g);
-        if (h->state < 0 || (h->waits >> barrier & 1) == 0) {
-            continue;
-        }
-        came += h->barriers[barrier].came == h->living ? WARP : h->barriers[barrier].came;
-        expected = h->barriers[barrier].expected;
+    uint32_t step = code->header.width == 1 ? WARP : 1;
+    for (uint32_t g = 0; g < groups; g += step) {
+        uint32_t last = g + step < groups ? g + step : groups;
+        came += warp_came(code, launch, barrier, g, last, &expected);
     }
     return came >= expected;
 }
@@ -86,11 +105,12 @@ static waiting_t look_at_groups(const cpu_code_t *code, const cpu_launch_t *laun
         if (h->state < 0) {
             continue;
         }
-        w.some |= h->waits;
-        w.all &= h->waits;
-        w.elsewhere |= h->yielded != 0 || h->waits == 0 ||
-                       h->barriers[__builtin_ctz(h->waits)].came != h->living;
-        for (uint32_t left = h->waits; left != 0; left &= left - 1) {
+        uint32_t waits = h->waits & BARRIER_BITS;
+        w.some |= waits;
+        w.all &= waits;
+        w.elsewhere |=
+            h->yielded != 0 || waits == 0 || h->barriers[__builtin_ctz(waits)].came != h->living;
+        for (uint32_t left = waits; left != 0; left &= left - 1) {
             uint32_t b = (uint32_t)__builtin_ctz(left);
             w.counted |= (uint32_t)(h->barriers[b].expected != 0) << b;
         }
@@ -121,7 +141,7 @@ static int32_t run_group(const cpu_code_t *code, cpu_launch_t *launch, uint32_t 
                          uint32_t patience)
 {
     cpu_context_head_t *h = head_of(code, launch, g);
-    for (uint32_t left = h->waits; left != 0; left &= left - 1) {
+    for (uint32_t left = h->waits & BARRIER_BITS; left != 0; left &= left - 1) {
         h->barriers[__builtin_ctz(left)].came = 0;
     }
     h->waits = 0;
@@ -139,11 +159,19 @@ static bool can_run(const cpu_context_head_t *h)
     return h->state >= 0 && (h->waits == 0 || h->yielded || h->released != 0);
 }
 
+static bool exchanges_advance(const cpu_code_t *code, cpu_launch_t *launch, uint32_t groups,
+                              bool others)
+{
+    return code->header.exchanges &&
+           (cpu_exchange_advance(code, launch, groups, false) ||
+            (!others && cpu_exchange_advance(code, launch, groups, true)));
+}
+
 static cpu_run_t run_rounds(const cpu_code_t *code, cpu_launch_t *launch, uint32_t patience)
 {
     uint32_t groups = group_count(code, launch), idle = 0;
     launch->moved = 0;
-    for (;;) {
+    for (uint32_t round = 1;; round++) {
         uint32_t living = 0, gave_way = 0;
         bool moved = false;
         for (uint32_t g = 0; g < groups; g++) {
@@ -165,13 +193,14 @@ static cpu_run_t run_rounds(const cpu_code_t *code, cpu_launch_t *launch, uint32
             return CPU_RUN_CANCELLED;
         }
         moved |= barriers_advance(code, launch, groups);
+        moved |= exchanges_advance(code, launch, groups, moved || gave_way > 0);
         if (!moved && gave_way == 0) {
             return run_result(launch, launch->helpers->fault(launch, CPU_FAULT_TRAP, 1, 0));
         }
         launch->moved |= moved;
         patience = moved ? PATIENCE : IMPATIENCE;
         idle = moved ? 0 : idle + 1;
-        if (idle == IDLE_ROUNDS) {
+        if (idle == IDLE_ROUNDS || round == ROUNDS) {
             return CPU_RUN_YIELDED;
         }
     }

@@ -20,7 +20,7 @@
  * gen_setup.c    launch values, strips and groups
  * gen_barrier.c  leaving and coming back: at barriers; gen_yield.c: in spin loops; gen_context.c
  * gen_atom.c     atomic operations; gen_atom_fast.c: in line, without a helper
- * gen_sync.c     where the lanes of a warp wait for each other
+ * gen_sync.c     where the lanes of a warp wait for each other; gen_exchange.c: one by one
  * gen_warp.c     shuffles, votes, matches
  * gen_special.c  clusters of one CTA, address windows, registers that say little
  * gen_packet.c   instructions that a helper does for a strip; gen_async.c: cp and

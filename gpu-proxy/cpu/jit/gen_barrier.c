@@ -1,4 +1,5 @@
 /* Barriers: a group leaves its function with its registers in the context, and comes back later. */
+#include "gpu-proxy/cpu/jit/exchange.h"
 #include "gpu-proxy/cpu/jit/gen_state.h"
 
 static uint32_t number_of(const cpu_gen_t *gen, uint32_t node)
@@ -52,14 +53,44 @@ static void select_instr(cpu_gen_t *gen, const ptx_instr_t *i, unsigned g)
     gen->g = g;
 }
 
+/* An operand that all lanes of `mask` (NULL: every lane) must agree on, as a scalar. Kernels whose
+ * barriers have numbers in registers are compiled with one warp per group. Lanes that do not agree are
+ * an error of the program's at bar.sync, and refused for all. */
+static val_t agreed(cpu_gen_t *gen, unsigned n, val_t mask)
+{
+    cpu_form_t form = cpu_operand_form(gen->a, ptx_src(gen->f, gen->i, n));
+    if (cpu_form_uniform(&form) || gen->W == 1) {
+        return gen_src(gen, n, PTX_U32, false);
+    }
+    val_t v = gen_src(gen, n, PTX_U32, true);
+    val_t bits = mask == NULL ? LLVMConstInt(gen->i32, UINT32_MAX, 0) : gen_bits(gen, mask);
+    val_t args[2] = {bits, LLVMConstInt(gen->i1, 0, 0)};
+    val_t lane = gen_call(gen, "llvm.cttz", &gen->i32, 1, args, 2);
+    lane = LLVMBuildAnd(gen->b, lane, gen_like(lane, 31), "");
+    val_t first = LLVMBuildExtractElement(gen->b, v, lane, "");
+    val_t other = LLVMBuildICmp(gen->b, LLVMIntNE, v, gen_splat(gen, first), "");
+    other = LLVMBuildAnd(gen->b, gen_bits(gen, other), bits, "");
+    block_t bad = gen_block(gen, "disagree"), on = gen_block(gen, "");
+    val_t differs = LLVMBuildICmp(gen->b, LLVMIntNE, other, gen_like(other, 0), "");
+    gen_unlikely(gen, LLVMBuildCondBr(gen->b, differs, bad, on));
+    LLVMPositionBuilderAtEnd(gen->b, bad);
+    val_t before = gen->mask;
+    gen->mask = mask;
+    gen_trap(gen);
+    gen->mask = before;
+    gen_goto(gen, on);
+    return first;
+}
+
 /* How many threads the barrier waits for; counts the predicates of bar.red. Gives its number. */
 static val_t announce(cpu_gen_t *gen, const ptx_instr_t *i)
 {
     unsigned operands = i->src_count - (i->mode == PTX_BAR_RED ? 1 : 0);
     select_instr(gen, i, 0);
-    val_t barrier = gen_src(gen, 0, PTX_U32, false);
+    val_t mask = gen->masked ? gen->masks[0] : NULL;
+    val_t barrier = agreed(gen, 0, mask);
     barrier = LLVMBuildAnd(gen->b, barrier, gen_like(barrier, CPU_BARRIERS - 1), "");
-    val_t expected = operands > 1 ? gen_src(gen, 1, PTX_U32, false) : LLVMConstInt(gen->i32, 0, 0);
+    val_t expected = operands > 1 ? agreed(gen, 1, mask) : LLVMConstInt(gen->i32, 0, 0);
     LLVMBuildStore(gen->b, expected,
                    head_counter(gen, offsetof(cpu_context_head_t, barriers[0].expected), barrier));
     for (unsigned g = 0; i->mode == PTX_BAR_RED && g < gen->G; g++) {
@@ -105,9 +136,9 @@ static void take_result(cpu_gen_t *gen, const ptx_instr_t *i, val_t id, val_t co
 
 /* ---- every lane active ---- */
 
-void gen_barrier_stop(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
+static void wait_at_barrier(cpu_gen_t *gen, const ptx_instr_t *i)
 {
-    val_t id = announce(gen, &gen->f->instrs[n->last]);
+    val_t id = announce(gen, i);
     val_t threads = LLVMConstInt(gen->i32, gen->W * gen->G, 0);
     head_store(gen, offsetof(cpu_context_head_t, waits),
                LLVMBuildShl(gen->b, gen_like(id, 1), id, ""));
@@ -115,6 +146,18 @@ void gen_barrier_stop(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
     head_store(gen, offsetof(cpu_context_head_t, barrier), id);
     LLVMBuildStore(gen->b, threads,
                    head_counter(gen, offsetof(cpu_context_head_t, barriers[0].came), id));
+}
+
+void gen_barrier_stop(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
+{
+    const ptx_instr_t *i = &gen->f->instrs[n->last];
+    if (i->op == PTX_OP_BAR) {
+        wait_at_barrier(gen, i);
+    } else {
+        head_store(gen, offsetof(cpu_context_head_t, waits),
+                   LLVMConstInt(gen->i32, CPU_WAITS_EXCHANGE, 0));
+        gen_exchange_stop(gen, i);
+    }
     if (n->succ[0] != CPU_NODE_EXIT) {
         gen_copy_registers(gen, gen->a->live_in[n->succ[0]], true);
     }
@@ -131,8 +174,12 @@ void gen_barrier_resume(cpu_gen_t *gen, uint32_t k)
     }
     gen_copy_registers(gen, gen->a->live_in[n->succ[0]], false);
     gen->node = b;
-    take_result(gen, &gen->f->instrs[n->last],
-                head_load(gen, offsetof(cpu_context_head_t, barrier)), NULL);
+    if (gen->f->instrs[n->last].op == PTX_OP_BAR) {
+        take_result(gen, &gen->f->instrs[n->last],
+                    head_load(gen, offsetof(cpu_context_head_t, barrier)), NULL);
+    } else {
+        gen_exchange_take(gen, &gen->f->instrs[n->last]);
+    }
     LLVMBuildBr(gen->b, gen->flow->fast[n->succ[0]]);
 }
 
@@ -219,11 +266,30 @@ void gen_barrier_release(cpu_gen_t *gen)
     }
 }
 
+/* What a thread counts for at bar.arrive, thread by thread: one, and the first of a warp what is
+ * missing in it. */
+static val_t thread_counts(cpu_gen_t *gen)
+{
+    val_t all = LLVMBuildMul(gen->b, gen->ntid[0], gen->ntid[1], "");
+    all = LLVMBuildMul(gen->b, all, gen->ntid[2], "");
+    val_t me = gen->linear[0], lane = LLVMBuildAnd(gen->b, me, gen_like(me, 31), "");
+    val_t after =
+        LLVMBuildSub(gen->b, all, me, ""); /* of the first: threads from the warp's begin */
+    val_t full = LLVMBuildICmp(gen->b, LLVMIntUGE, after, gen_like(all, 32), "");
+    val_t first = LLVMBuildSub(gen->b, gen_like(all, 33), after, "");
+    val_t one = gen_like(all, 1);
+    first = LLVMBuildSelect(gen->b, full, one, first, "");
+    val_t is_first = LLVMBuildICmp(gen->b, LLVMIntEQ, lane, gen_like(lane, 0), "");
+    return LLVMBuildSelect(gen->b, is_first, first, one, "");
+}
+
 /* bar.arrive: counts threads and goes on; all that live are a whole warp (and a group). */
 void gen_barrier_arrive(cpu_gen_t *gen)
 {
-    val_t id = gen_src(gen, 0, PTX_U32, false), count = LLVMConstInt(gen->i32, 32, 0);
-    if (gen->mask != NULL && gen->flow->living != NULL) {
+    val_t id = agreed(gen, 0, gen->mask), count = LLVMConstInt(gen->i32, 32, 0);
+    if (gen->W == 1) {
+        count = thread_counts(gen);
+    } else if (gen->mask != NULL && gen->flow->living != NULL) {
         val_t here = gen_bits(gen, gen->mask);
         val_t whole = LLVMBuildICmp(gen->b, LLVMIntEQ, here, gen_sync_living(gen, 0), "");
         count = LLVMBuildSelect(gen->b, whole, count, gen_call1(gen, "llvm.ctpop", here), "");

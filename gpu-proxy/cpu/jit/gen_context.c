@@ -1,5 +1,6 @@
 /* A group's context: what it keeps while it is not running. The head, masks of lanes that wait, and
  * the registers that live across some barrier or back-edge at which it may stop. */
+#include "gpu-proxy/cpu/jit/exchange.h"
 #include "gpu-proxy/cpu/jit/gen_state.h"
 
 enum { VECTOR_ALIGN = 64, SCALAR_ALIGN = 8 };
@@ -24,6 +25,9 @@ static uint32_t unit_bytes(const cpu_gen_t *gen, uint32_t reg)
 static uint32_t mask_bytes(const cpu_gen_t *gen)
 {
     const gen_flow_t *w = gen->flow;
+    if (gen->a->exchanges) { /* no masks: one thread */
+        return sizeof(cpu_exchange_t);
+    }
     return w->need_masks ? (w->barrier_count * (gen->G + 1) + w->spin_count * gen->G) * 4 : 0;
 }
 

@@ -103,6 +103,10 @@ void gen_barrier_resume(cpu_gen_t *gen, uint32_t k);
 void gen_barrier_save(cpu_gen_t *gen);    /* who waits where */
 void gen_barrier_release(cpu_gen_t *gen); /* who may go on does, the others wait as before */
 
+/* gen_exchange.c: thread by thread, before and after a meeting of lanes */
+void gen_exchange_stop(cpu_gen_t *gen, const ptx_instr_t *i);
+void gen_exchange_take(cpu_gen_t *gen, const ptx_instr_t *i);
+
 /* gen_sync.c: where the lanes of a warp wait for each other */
 void gen_sync_start(cpu_gen_t *gen);
 val_t gen_sync_living(cpu_gen_t *gen, unsigned g); /* i32: bit per lane that has not ended */

@@ -347,6 +347,17 @@ static val_t tid(cpu_gen_t *gen, unsigned d)
 
 static val_t lane_mask(cpu_gen_t *gen, uint32_t sreg)
 {
+    if (gen->W == 1) {
+        val_t bit = udiv(gen, gen->linear[gen->g], 32, true);
+        bit = LLVMBuildShl(gen->b, gen_like(bit, 1), bit, "");
+        val_t below = LLVMBuildSub(gen->b, bit, gen_like(bit, 1), "");
+        val_t up_to = LLVMBuildOr(gen->b, below, bit, "");
+        return sreg == PTX_SREG_LANEMASK_EQ   ? bit
+               : sreg == PTX_SREG_LANEMASK_LT ? below
+               : sreg == PTX_SREG_LANEMASK_LE ? up_to
+               : sreg == PTX_SREG_LANEMASK_GE ? LLVMBuildNot(gen->b, below, "")
+                                              : LLVMBuildNot(gen->b, up_to, "");
+    }
     val_t all[32];
     for (unsigned l = 0; l < gen->W; l++) {
         uint32_t bit = 1u << l, below = bit - 1;

@@ -19,7 +19,9 @@ typedef struct {
     char text[ROOM];
     size_t used;
     unsigned labels, budget;
-    bool barriers;
+    bool barriers; /* between statements, and neighbours exchange values there */
+    bool divided;  /* also within statements, for whoever comes there */
+    bool warps;    /* lanes of a warp exchange values between statements */
 } maker_t;
 
 static uint32_t pick(maker_t *m, uint32_t n)
@@ -165,20 +167,51 @@ static void statements(maker_t *m, unsigned depth, int out, int next)
             break;
         default:
             condition(m);
-            if (pick(m, 4) == 0 && !m->barriers) {
+            if (m->divided) {
+                emit(m, pick(m, 2) ? "bar.sync 0;\n" : "@%%p0 bar.sync 0;\n");
+            }
+            if (pick(m, 4) == 0 && !m->barriers && !m->warps) {
                 emit(m, "@%%p0 ret;\n");
             }
         }
     }
 }
 
-static char *make(uint32_t seed, bool barriers)
+/* What lanes of a warp do together; from a lane that is not there, a thread takes nothing. */
+static void warp_operation(maker_t *m)
 {
-    maker_t *m = calloc(1, sizeof *m);
+    unsigned from = value(m), to = value(m), by = 1u << pick(m, 5);
+    switch (pick(m, 5)) {
+    case 0:
+        emit(m, "shfl.sync.bfly.b32 %%r33, %%r%u, %u, 31, -1;\nxor.b32 %%r34, %%r4, %u;\n", from,
+             by, by);
+        emit(m, "setp.lt.u32 %%p3, %%r34, %%r2;\nselp.b32 %%r%u, %%r33, %%r%u, %%p3;\n", to, from);
+        break;
+    case 1:
+        emit(m, "shfl.sync.up.b32 %%r33|%%p3, %%r%u, %u, 0, -1;\n", from, by);
+        emit(m, "selp.b32 %%r%u, %%r33, 7, %%p3;\n", to);
+        break;
+    case 2:
+        condition(m);
+        emit(m, "vote.sync.ballot.b32 %%r%u, %%p0, -1;\n", to);
+        break;
+    case 3:
+        emit(m, "and.b32 %%r33, %%r%u, 3;\nmatch.any.sync.b32 %%r%u, %%r33, -1;\n", from, to);
+        break;
+    default:
+        condition(m);
+        emit(m, "vote.sync.any.pred %%p3, %%p0, -1;\nselp.b32 %%r%u, 5, %%r%u, %%p3;\n", to, from);
+    }
+}
+
+static char *make(uint32_t seed, const maker_t *kind)
+{
+    maker_t *m = malloc(sizeof *m);
     assert_non_null(m);
+    *m = *kind;
     m->seed = seed * 2654435761u + 12345;
     m->budget = 60;
-    m->barriers = barriers;
+    bool barriers = m->barriers;
     emit(m, "mul.wide.s32 %%rd1, %%r0, %u;\nadd.s64 %%rd1, %%rd1, %%rd0;\n", SLOTS * 4);
     for (unsigned v = 0; v < VALUES; v++) {
         emit(m,
@@ -189,6 +222,9 @@ static char *make(uint32_t seed, bool barriers)
     }
     for (unsigned k = 0; k < 4; k++) {
         statements(m, 0, -1, -1);
+        if (m->warps) {
+            warp_operation(m);
+        }
         if (barriers) { /* leave something for the neighbour, and take it behind the barrier */
             emit(m, "mad.lo.s32 %%r30, %%r4, 4, s;\nst.shared.u32 [%%r30], %%r%u;\nbar.sync 0;\n",
                  value(m));
@@ -248,9 +284,9 @@ static const variant_t VARIANTS[] = {
 
 enum { KERNELS = 8, VARIANT_COUNT = sizeof VARIANTS / sizeof VARIANTS[0] };
 
-static void compare_seed(uint32_t seed, bool barriers)
+static void compare_seed(uint32_t seed, const maker_t *kind)
 {
-    char *text = make(seed, barriers);
+    char *text = make(seed, kind);
     for (unsigned k = 0; k < 3; k++) {
         const variant_t *v = &VARIANTS[(seed * 3 + k) % VARIANT_COUNT];
         size_t bytes = (size_t)v->block[0] * v->block[1] * v->block[2] * 2 * SLOTS * 4;
@@ -281,20 +317,37 @@ static unsigned kernels(void)
     return n != NULL ? (unsigned)atoi(n) : KERNELS;
 }
 
+static void compare_seeds(uint32_t first, unsigned count, maker_t kind)
+{
+    for (uint32_t seed = first; seed < first + count; seed++) {
+        compare_seed(seed, &kind);
+    }
+}
+
 static void control_flow_like_the_oracle(void **state)
 {
     (void)state;
-    for (uint32_t seed = 1; seed <= kernels(); seed++) {
-        compare_seed(seed, false);
-    }
+    compare_seeds(1, kernels(), (maker_t){.barriers = false});
 }
 
 static void barriers_like_the_oracle(void **state)
 {
     (void)state;
-    for (uint32_t seed = 1001; seed <= 1000 + kernels() / 2; seed++) {
-        compare_seed(seed, true);
-    }
+    compare_seeds(1001, kernels() / 2, (maker_t){.barriers = true});
+}
+
+/* Threads wait in divergent code, at several places at once. */
+static void divided_barriers_like_the_oracle(void **state)
+{
+    (void)state;
+    compare_seeds(2001, kernels() / 2, (maker_t){.divided = true});
+}
+
+static void warps_like_the_oracle(void **state)
+{
+    (void)state;
+    compare_seeds(3001, kernels() / 2, (maker_t){.warps = true});
+    compare_seeds(4001, kernels() / 4, (maker_t){.warps = true, .barriers = true});
 }
 
 int main(void)
@@ -302,6 +355,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(control_flow_like_the_oracle),
         cmocka_unit_test(barriers_like_the_oracle),
+        cmocka_unit_test(divided_barriers_like_the_oracle),
+        cmocka_unit_test(warps_like_the_oracle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@
 typedef enum {
     CPU_END_JUMP = 0, /* succ[0] */
     CPU_END_BRANCH,   /* guard (^ negated) ? succ[0] : succ[1] */
-    CPU_END_BARRIER   /* succ[0], behind the barrier `last` */
+    CPU_END_BARRIER   /* succ[0], behind the barrier (or exchange) `last` */
 } cpu_end_t;
 
 /* Does the node begin with an instruction for which the lanes of a warp wait for each other? Nodes are
@@ -97,6 +97,8 @@ typedef struct {
     const ptx_module_t *module;
     const ptx_function_t *f;
     cpu_config_t config;
+    bool scalar;         /* one thread at a time: lanes of a warp meet by leaving the function */
+    bool exchanges;      /* and there are instructions at which they do */
     const char *trouble; /* why it cannot be compiled, or NULL */
 
     uint32_t node_count;
@@ -161,6 +163,8 @@ void cpu_visit_uses(const ptx_function_t *f, const ptx_instr_t *i, cpu_reg_visit
 
 bool cpu_sreg_needs_warp(uint32_t sreg);
 bool cpu_instr_needs_warp(const ptx_instr_t *i);
+/* Does it work thread by thread, by means of exchange.h? */
+bool cpu_instr_exchanges(const ptx_instr_t *i);
 /* Do lanes wait for each other there? Then which source names them. */
 bool cpu_instr_syncs_warp(const ptx_instr_t *i, unsigned *members);
 

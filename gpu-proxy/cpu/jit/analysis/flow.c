@@ -100,11 +100,57 @@ static uint32_t cut_at_syncs(flow_t *w, uint32_t b, uint32_t extra)
     return extra;
 }
 
-/* One node per block, and one more for each guarded barrier. */
+/* Thread by thread: each instruction for which lanes meet ends a node, as a barrier does. */
+static uint32_t cut_at_exchanges(flow_t *w, uint32_t b, uint32_t extra)
+{
+    const ptx_function_t *f = w->a->f;
+    for (uint32_t k = 0; k < w->nodes[b].count;) {
+        cpu_node_t *n = &w->nodes[b], *rest = &w->nodes[extra];
+        uint32_t at = n->first + k;
+        const ptx_instr_t *i = &f->instrs[at];
+        if (!cpu_instr_exchanges(i)) {
+            k++;
+            continue;
+        }
+        *rest = *n;
+        rest->first = at + 1;
+        rest->count -= k + 1;
+        n->count = k;
+        n->end = CPU_END_BARRIER;
+        n->last = at;
+        n->guard = PTX_NONE;
+        n->succ[0] = n->succ[1] = extra;
+        b = extra++;
+        if (i->guard != PTX_NONE) {
+            w->nodes[extra] = *n;
+            w->nodes[extra].first = at;
+            w->nodes[extra].count = 0;
+            n->end = CPU_END_BRANCH;
+            n->last = PTX_NONE;
+            n->guard = i->guard;
+            n->negated = i->guard_negated;
+            n->succ[0] = extra++;
+        }
+        w->a->exchanges = true;
+        k = 0;
+    }
+    return extra;
+}
+
+static uint32_t count_exchanges(const ptx_function_t *f)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < f->instr_count; k++) {
+        n += cpu_instr_exchanges(&f->instrs[k]);
+    }
+    return n;
+}
+
+/* One node per block, and one more for each guarded barrier; cut as need be. */
 static void make_nodes(flow_t *w)
 {
     const ptx_function_t *f = w->a->f;
-    uint32_t extra = w->cut ? count_syncs(f) : 0;
+    uint32_t extra = w->a->scalar ? 2 * count_exchanges(f) : w->cut ? count_syncs(f) : 0;
     for (uint32_t b = 0; b < f->block_count; b++) {
         extra += splits_node(&f->instrs[f->blocks[b].first + f->blocks[b].count - 1]);
     }
@@ -163,7 +209,9 @@ static void make_nodes(flow_t *w)
         if (n->end == CPU_END_BRANCH && n->succ[0] == n->succ[1]) {
             n->end = CPU_END_JUMP;
         }
-        if (w->cut) {
+        if (w->a->scalar) {
+            extra = cut_at_exchanges(w, b, extra);
+        } else if (w->cut) {
             extra = cut_at_syncs(w, b, extra);
         }
     }
@@ -480,7 +528,7 @@ static bool analyse(cpu_analysis_t *a, bool cut)
 
 void cpu_analyse_flow(cpu_analysis_t *a)
 {
-    if (analyse(a, false) && count_syncs(a->f) > 0) {
+    if (analyse(a, false) && !a->scalar && count_syncs(a->f) > 0) {
         analyse(a, true);
     }
 }

@@ -57,7 +57,7 @@ static void taint(void *context, uint32_t reg)
 
 static void taint_by_data(spin_t *w, const cpu_node_t *n)
 {
-    for (uint32_t k = 0; k < n->count; k++) {
+    for (uint32_t k = 0; k < n->count + (n->end == CPU_END_BARRIER); k++) {
         const ptx_instr_t *i = &w->a->f->instrs[n->first + k];
         w->hit = reads_what_others_write(w, i);
         cpu_visit_uses(w->a->f, i, look, w);

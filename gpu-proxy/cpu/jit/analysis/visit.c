@@ -80,6 +80,13 @@ bool cpu_instr_syncs_warp(const ptx_instr_t *i, unsigned *members)
     }
 }
 
+bool cpu_instr_exchanges(const ptx_instr_t *i)
+{
+    unsigned members;
+    return cpu_instr_syncs_warp(i, &members) || i->op == PTX_OP_SHFL || i->op == PTX_OP_VOTE ||
+           i->op == PTX_OP_ACTIVEMASK;
+}
+
 bool cpu_instr_needs_warp(const ptx_instr_t *i)
 {
     switch (i->op) {
