@@ -59,6 +59,16 @@ static const char device_kernels[] =
     "    ld.param.u64 %rd1, [at];\n"
     "AGAIN:\n    ld.volatile.global.u32 %r1, [%rd1];\n"
     "    setp.eq.u32 %p1, %r1, 0;\n    @%p1 bra AGAIN;\n    ret;\n}\n"
+    /* A block waits until the word of the next one is not 0, and then sets its own; the last begins. */
+    ".visible .entry after_next(.param .u64 words)\n"
+    "{\n    .reg .u64 %rd<4>;\n    .reg .u32 %r<6>;\n    .reg .pred %p<3>;\n"
+    "    ld.param.u64 %rd1, [words];\n    mov.u32 %r1, %ctaid.x;\n    mov.u32 %r2, %nctaid.x;\n"
+    "    mul.wide.u32 %rd2, %r1, 4;\n    add.u64 %rd3, %rd1, %rd2;\n"
+    "    add.u32 %r3, %r1, 1;\n    setp.eq.u32 %p1, %r3, %r2;\n    @%p1 bra SET;\n"
+    "AGAIN:\n    ld.acquire.gpu.u32 %r4, [%rd3+4];\n"
+    "    setp.eq.u32 %p2, %r4, 0;\n    @%p2 bra AGAIN;\n"
+    "SET:\n    bar.sync 0;\n    sub.u32 %r5, %r2, %r1;\n    st.release.gpu.u32 [%rd3], %r5;\n"
+    "    ret;\n}\n"
     ".visible .entry bounded() .maxntid 64, 1, 1\n{\n    ret;\n}\n"
     /* Parameters of several sizes: *out = a + b + c + d[1] */
     ".visible .entry gather(.param .u64 out, .param .u8 a, .param .u16 b, .param .u32 c,\n"

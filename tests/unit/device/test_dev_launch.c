@@ -279,6 +279,53 @@ static void library_kernels_launch_in_any_context(void **state)
     OK(cu->cuLibraryUnload(library));
 }
 
+/* Blocks that wait are parked: the later ones run on the same threads, of both launches. */
+static void blocks_wait_for_later_ones(void **state)
+{
+    enum { BLOCKS = 300 };
+    CUfunction after = kernel("after_next");
+    CUstream streams[2];
+    CUdeviceptr words[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        OK(cu->cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        OK(cu->cuMemAlloc_v2(&words[i], BLOCKS * 4));
+        OK(cu->cuMemsetD32_v2(words[i], 0, BLOCKS));
+    }
+    for (int i = 0; i < 2; i++) {
+        void *params[] = {&words[i]};
+        OK(cu->cuLaunchKernel(after, BLOCKS, 1, 1, 40, 1, 1, 0, streams[i], params, NULL));
+    }
+    OK(cu->cuCtxSynchronize_v2(NULL));
+    for (int i = 0; i < 2; i++) {
+        for (int b = 0; b < BLOCKS; b++)
+            assert_int_equal(((uint32_t *)words[i])[b], BLOCKS - b);
+        OK(cu->cuStreamDestroy_v2(streams[i]));
+        OK(cu->cuMemFree_v2(words[i]));
+    }
+}
+
+/* A fault in another stream ends them too; then the context can be ended. */
+static void a_fault_ends_blocks_that_wait(void **state)
+{
+    CUcontext context;
+    CUstream one, two;
+    CUdeviceptr word;
+    (void)state;
+    OK(cu->cuCtxCreate_v2(&context, 0, 0));
+    CUfunction wait = kernel("until");
+    CUfunction fail = kernel("give_up");
+    OK(cu->cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));
+    OK(cu->cuStreamCreate(&two, CU_STREAM_NON_BLOCKING));
+    OK(cu->cuMemAlloc_v2(&word, 4));
+    OK(cu->cuMemsetD32_v2(word, 0, 1));
+    void *params[] = {&word};
+    OK(cu->cuLaunchKernel(wait, 100, 1, 1, 64, 1, 1, 0, one, params, NULL));
+    OK(cu->cuLaunchKernel(fail, 1, 1, 1, 1, 1, 1, 0, two, NULL, NULL));
+    FAILS(CUDA_ERROR_LAUNCH_FAILED, cu->cuCtxSynchronize_v2(NULL));
+    OK(cu->cuCtxDestroy_v2(context));
+}
+
 static void functions_stay_in_their_context(void **state)
 {
     CUfunction function = kernel("nothing");
@@ -330,6 +377,8 @@ int main(void)
         IN_CONTEXT(a_waiting_stream_is_woken_by_a_kernel),
         IN_CONTEXT(launches_take_a_configuration),
         IN_CONTEXT(library_kernels_launch_in_any_context),
+        IN_CONTEXT(blocks_wait_for_later_ones),
+        IN_CONTEXT(a_fault_ends_blocks_that_wait),
         IN_CONTEXT(functions_stay_in_their_context),
         IN_CONTEXT(kernels_reach_host_memory_that_is_known),
     };

@@ -282,7 +282,7 @@ static const variant_t VARIANTS[] = {
     {{32, 1, 1}, CPU_SHAPE_EXACT, 32, 1},
 };
 
-enum { KERNELS = 8, VARIANT_COUNT = sizeof VARIANTS / sizeof VARIANTS[0] };
+enum { KERNELS = 6, VARIANT_COUNT = sizeof VARIANTS / sizeof VARIANTS[0] };
 
 static void compare_seed(uint32_t seed, const maker_t *kind)
 {
@@ -333,21 +333,21 @@ static void control_flow_like_the_oracle(void **state)
 static void barriers_like_the_oracle(void **state)
 {
     (void)state;
-    compare_seeds(1001, kernels() / 2, (maker_t){.barriers = true});
+    compare_seeds(1001, kernels() / 3, (maker_t){.barriers = true});
 }
 
 /* Threads wait in divergent code, at several places at once. */
 static void divided_barriers_like_the_oracle(void **state)
 {
     (void)state;
-    compare_seeds(2001, kernels() / 2, (maker_t){.divided = true});
+    compare_seeds(2001, kernels() / 3, (maker_t){.divided = true});
 }
 
 static void warps_like_the_oracle(void **state)
 {
     (void)state;
-    compare_seeds(3001, kernels() / 2, (maker_t){.warps = true});
-    compare_seeds(4001, kernels() / 4, (maker_t){.warps = true, .barriers = true});
+    compare_seeds(3001, kernels() / 3, (maker_t){.warps = true});
+    compare_seeds(4001, kernels() / 6, (maker_t){.warps = true, .barriers = true});
 }
 
 int main(void)
