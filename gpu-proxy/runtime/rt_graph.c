@@ -354,3 +354,62 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
         error ? error
               : (int)rt_cu->cuStreamIsCapturing(stream, (CUstreamCaptureStatus *)pCaptureStatus));
 }
+
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
+                                          const cudaGraphNode_t *dependencies,
+                                          const cudaGraphEdgeData *dependencyData,
+                                          size_t numDependencies, enum cudaStreamCaptureMode mode)
+{
+    int error = rt_enter();
+    return rt_result(error ? error
+                           : (int)rt_cu->cuStreamBeginCaptureToGraph(
+                                 stream, graph, dependencies, dependencyData, numDependencies,
+                                 (CUstreamCaptureMode)mode));
+}
+
+cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                 cudaGraph_t childGraph)
+{
+    int error = rt_enter();
+    return rt_result(
+        error ? error
+              : (int)rt_cu->cuGraphExecChildGraphNodeSetParams(hGraphExec, node, childGraph));
+}
+
+/* ---- user objects ---- */
+
+cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, void *ptr, cudaHostFn_t destroy,
+                                 unsigned int initialRefcount, unsigned int flags)
+{
+    int error = rt_enter();
+    return rt_result(
+        error ? error
+              : (int)rt_cu->cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags));
+}
+
+cudaError_t cudaUserObjectRetain(cudaUserObject_t object, unsigned int count)
+{
+    int error = rt_enter();
+    return rt_result(error ? error : (int)rt_cu->cuUserObjectRetain(object, count));
+}
+
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned int count)
+{
+    int error = rt_enter();
+    return rt_result(error ? error : (int)rt_cu->cuUserObjectRelease(object, count));
+}
+
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object,
+                                      unsigned int count, unsigned int flags)
+{
+    int error = rt_enter();
+    return rt_result(error ? error
+                           : (int)rt_cu->cuGraphRetainUserObject(graph, object, count, flags));
+}
+
+cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t object,
+                                       unsigned int count)
+{
+    int error = rt_enter();
+    return rt_result(error ? error : (int)rt_cu->cuGraphReleaseUserObject(graph, object, count));
+}

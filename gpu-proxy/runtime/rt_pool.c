@@ -150,3 +150,35 @@ cudaError_t cudaDeviceGraphMemTrim(int device)
     int error = device_of(device, &handle);
     return rt_result(error ? error : (int)rt_cu->cuDeviceGraphMemTrim(handle));
 }
+
+static CUmemLocation *location_of(struct cudaMemLocation *location)
+{
+    return (CUmemLocation *)(void *)location;
+}
+
+cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t *memPool, struct cudaMemLocation *location,
+                                     enum cudaMemAllocationType type)
+{
+    int error = rt_init();
+    return rt_result(error ? error
+                           : (int)rt_cu->cuMemGetDefaultMemPool(memPool, location_of(location),
+                                                                (CUmemAllocationType)type));
+}
+
+cudaError_t cudaMemGetMemPool(cudaMemPool_t *memPool, struct cudaMemLocation *location,
+                              enum cudaMemAllocationType type)
+{
+    int error = rt_init();
+    return rt_result(error ? error
+                           : (int)rt_cu->cuMemGetMemPool(memPool, location_of(location),
+                                                         (CUmemAllocationType)type));
+}
+
+cudaError_t cudaMemSetMemPool(struct cudaMemLocation *location, enum cudaMemAllocationType type,
+                              cudaMemPool_t memPool)
+{
+    int error = rt_init();
+    return rt_result(error ? error
+                           : (int)rt_cu->cuMemSetMemPool(location_of(location),
+                                                         (CUmemAllocationType)type, memPool));
+}

@@ -279,6 +279,15 @@ struct cudaMemAccessDesc {
     enum cudaMemAccessFlags flags;
 };
 
+struct cudaMemcpyAttributes {
+    int srcAccessOrder; /* as CUmemcpySrcAccessOrder */
+    struct cudaMemLocation srcLocHint;
+    struct cudaMemLocation dstLocHint;
+    unsigned int flags;
+};
+
+enum cudaMemAllocationType { cudaMemAllocationTypePinned = 1 };
+
 struct cudaMemPoolProps {
     int allocType;   /* as CUmemAllocationType */
     int handleTypes; /* as CUmemAllocationHandleType */

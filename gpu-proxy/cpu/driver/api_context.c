@@ -459,3 +459,10 @@ CUresult cuProfilerStop(void)
     cpu_context_t *context;
     return cpu_thread_context(&context);
 }
+
+/* There is no such cache. */
+CUresult cuCtxResetPersistingL2Cache(void)
+{
+    cpu_context_t *context;
+    return cpu_thread_context(&context);
+}

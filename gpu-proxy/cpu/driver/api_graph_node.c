@@ -463,6 +463,27 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
     return leave_node(node, phGraph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            CUgraph childGraph)
+{
+    cpu_graph_node_t *node;
+    cpu_graph_t *graph;
+    cpu_exec_t *exec;
+    CUresult result = enter_node(hNode, CU_GRAPH_NODE_TYPE_GRAPH, &node);
+    if (result)
+        return result;
+    result = cpu_exec_get(hGraphExec, &exec);
+    if (!result) {
+        result = cpu_graph_get(childGraph, &graph);
+        if (!result) {
+            result = cpu_exec_set_child(exec, node->id, graph);
+            cpu_object_put(&graph->object);
+        }
+        cpu_object_put(&exec->object);
+    }
+    return leave_node(node, result);
+}
+
 /* ---- events ---- */
 
 static CUresult add_event(CUgraphNodeType type, CUgraphNode *out, CUgraph graph,

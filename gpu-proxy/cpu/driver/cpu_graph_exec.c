@@ -383,6 +383,19 @@ static CUresult take_over(cpu_exec_t *exec, const cpu_graph_t *is, const cpu_gra
     return result;
 }
 
+CUresult cpu_exec_set_child(cpu_exec_t *exec, uint64_t id, const cpu_graph_t *graph)
+{
+    const cpu_graph_node_t *where;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&exec->lock);
+    const cpu_graph_node_t *node = cpu_graph_find(exec->graph, id);
+    if (node && node->work.type == CU_GRAPH_NODE_TYPE_GRAPH &&
+        compare(node->work.child, graph, &where) == CU_GRAPH_EXEC_UPDATE_SUCCESS)
+        result = take_over(exec, node->work.child, graph);
+    pthread_mutex_unlock(&exec->lock);
+    return result;
+}
+
 CUresult cpu_exec_update(cpu_exec_t *exec, const cpu_graph_t *graph,
                          CUgraphExecUpdateResultInfo *info)
 {

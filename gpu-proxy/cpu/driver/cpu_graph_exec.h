@@ -45,6 +45,10 @@ CUresult cpu_exec_launch(cpu_exec_t *exec, cpu_stream_t *stream);
  * cpu_graph_lock held. CUDA_ERROR_INVALID_VALUE: no such node, or of another type. */
 CUresult cpu_exec_set(cpu_exec_t *exec, uint64_t id, cpu_work_t *work);
 
+/* Takes over the parameters of a graph of a child's shape. With cpu_graph_lock held.
+ * CUDA_ERROR_INVALID_VALUE: no such child, or another shape. */
+CUresult cpu_exec_set_child(cpu_exec_t *exec, uint64_t id, const cpu_graph_t *graph);
+
 /* Takes over the parameters of a graph of the same shape. With cpu_graph_lock held.
  * CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: it has another shape; *info says how. */
 CUresult cpu_exec_update(cpu_exec_t *exec, const cpu_graph_t *graph,

@@ -85,6 +85,14 @@ typedef struct cpu_waiter {
     pthread_cond_t wake;
 } cpu_waiter_t;
 
+/* What a program has said about a stream, to be told again. */
+typedef struct {
+    CUsynchronizationPolicy policy; /* 0: nothing */
+    CUaccessPolicyWindow window;
+    CUlaunchMemSyncDomainMap domains;
+    CUlaunchMemSyncDomain domain;
+} cpu_stream_hints_t;
+
 struct cpu_stream {
     cpu_object_t object;
     cpu_context_t *context;  /* referenced */
@@ -102,6 +110,7 @@ struct cpu_stream {
     cpu_stream_t *blocked_next;
     cpu_stream_t *context_prev, *context_next;
     cpu_waiter_t *waiters;
+    cpu_stream_hints_t hints;
     /* Under cpu_graph_lock: what cpu_capture.h keeps of a captured stream; else NULL. */
     cpu_captured_t *captured;
 };
