@@ -32,6 +32,8 @@ static bool goes_up(uint64_t whole, bool inexact, int order, bool negative, int 
         return inexact && negative;
     case FE_UPWARD:
         return inexact && !negative;
+    case PT_AWAY:
+        return order >= 0;
     default:
         return order > 0 || (order == 0 && (whole & 1));
     }

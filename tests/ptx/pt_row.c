@@ -1,5 +1,6 @@
 #include "tests/ptx/pt_row.h"
 
+#include <errno.h>
 #include <fenv.h>
 #include <float.h>
 #include <math.h>
@@ -440,6 +441,35 @@ static unsigned run_kernel(CUmodule module, unsigned first, unsigned group, bool
     return bad;
 }
 
+/* For developers: PT_MODULES=FOLDER gets the modules, to be checked by another assembler. */
+static void keep_module(const char *text)
+{
+    static unsigned number;
+    const char *folder = getenv("PT_MODULES");
+    char path[512];
+    if (!folder)
+        return;
+    snprintf(path, sizeof path, "%s/%s_%u.ptx", folder, program_invocation_short_name, number++);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* With PT_ROWS=FILE nothing runs: the instructions that the rows check are added to the file. */
+static bool list_rows(unsigned count)
+{
+    const char *path = getenv("PT_ROWS");
+    if (!path)
+        return false;
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    for (unsigned i = 0; i < count; i++)
+        fprintf(file, "%s %s\n", program_invocation_short_name, rows[i].mnemonic);
+    fclose(file);
+    return true;
+}
+
 static unsigned run_module(unsigned first, unsigned end)
 {
     text_t t = {0};
@@ -449,6 +479,7 @@ static unsigned run_module(unsigned first, unsigned end)
         emit_kernel(&t, i, group_size(i, end), false);
         emit_kernel(&t, i, group_size(i, end), true);
     }
+    keep_module(t.text);
     CUmodule module = pt_load(t.text);
     for (unsigned i = first; i < end; i += group_size(i, end)) {
         bad += run_kernel(module, i, group_size(i, end), false);
@@ -463,6 +494,8 @@ void pt_run_rows(void)
 {
     unsigned bad = 0, n = row_count;
     row_count = 0;
+    if (list_rows(n))
+        return;
     for (unsigned first = 0; first < n; first += PER_MODULE)
         bad += run_module(first, first + PER_MODULE < n ? first + PER_MODULE : n);
     if (bad)

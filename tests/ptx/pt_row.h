@@ -45,7 +45,7 @@ typedef struct {
     char fixed[24];   /* operand text to append after the sources, e.g. "0xE8"; "" without */
 } pt_row_t;
 
-enum { PT_IMMEDIATES = 2, PT_VALUES = 48 };
+enum { PT_IMMEDIATES = 2, PT_VALUES = 128 };
 
 /* Adds a row to the table of this process; printf-like mnemonic. */
 pt_row_t *pt_add(const char *shape, pt_ref_t ref, const char *mnemonic, ...)
@@ -70,7 +70,9 @@ typedef struct {
 } pt_format_t;
 extern const pt_format_t pt_f16, pt_bf16;
 
-/* v + sticky (only its sign counts: less than any digit of v) rounded (FE_*), as bits. */
+enum { PT_AWAY = 0x7777 }; /* a rounding: to nearest, away from zero on a tie */
+
+/* v + sticky (only its sign counts: less than any digit of v) rounded (FE_*, PT_AWAY), as bits. */
 uint64_t pt_round(long double v, int sticky, pt_format_t format, int round);
 
 /* ---- pt_values.c, for pt_row.c ---- */

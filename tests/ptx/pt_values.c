@@ -176,6 +176,10 @@ unsigned pt_values(char kind, uint64_t *out)
         for (unsigned i = 0; i < n; i++)
             out[i] = singles[i] | singles[(i * 11 + 4) % n] << 32;
         return n;
+    case 'T': /* every code of 8 bits in the lower half, twice */
+        for (n = 0; n < 128; n++)
+            out[n] = 2 * n | (2 * n + 1) << 8;
+        return n;
     case 'M':
         for (n = 0; n < 32; n++)
             out[n] = (uint64_t)pt_random(&state) << 32 | pt_random(&state);
@@ -205,7 +209,11 @@ unsigned pt_cases(const pt_row_t *row, uint64_t **in)
     for (unsigned i = 0; i < total; i += step, n++) {
         unsigned rest = i;
         for (unsigned s = 0; s < sources; s++) {
-            cases[4 * n + s] = values[s][rest % counts[s]];
+            char kind = row->shape[2 + s];
+            cases[4 * n + s] =
+                pt_low(values[s][rest % counts[s]], kind == 'h'                  ? 16
+                                                    : kind == 'd' || kind == 'g' ? 64
+                                                                                 : 32);
             rest /= counts[s];
         }
     }

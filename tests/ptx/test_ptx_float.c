@@ -187,16 +187,15 @@ static void test_exact(void **state)
         }
         pt_add("f=ff", ref_sub, "sub.%s.f32", rounds[r]);
         pt_add("f=fff", ref_fma, "mad.%s.f32", rounds[r]);
+        for (unsigned k = 0; k < 2; k++) {
+            pt_add("f=ff", ref_div, "div.%s%s.f32", rounds[r], flags[k]);
+            pt_add("f=f", ref_sqrt, "sqrt.%s%s.f32", rounds[r], flags[k]);
+            pt_add("f=f", ref_rcp, "rcp.%s%s.f32", rounds[r], flags[k]);
+        }
     }
     pt_add("f=ff", ref_add, "add.f32");
     pt_add("f=ff", ref_sub, "sub.ftz.f32");
     pt_add("f=ff", ref_mul, "mul.f32");
-    pt_add("f=ff", ref_div, "div.rn.f32");
-    pt_add("f=ff", ref_div, "div.rn.ftz.f32");
-    pt_add("f=f", ref_sqrt, "sqrt.rn.f32");
-    pt_add("f=f", ref_sqrt, "sqrt.rn.ftz.f32");
-    pt_add("f=f", ref_rcp, "rcp.rn.f32");
-    pt_add("f=f", ref_rcp, "rcp.rn.ftz.f32");
     pt_add("f=f", ref_neg, "neg.f32");
     pt_add("f=f", ref_neg, "neg.ftz.f32");
     pt_add("f=f", ref_abs, "abs.f32");
@@ -209,18 +208,123 @@ static void test_exact(void **state)
 
 static void test_double(void **state)
 {
+    static const char *const rounds[] = {"rn", "rz", "rm", "rp"};
     (void)state;
-    pt_add("g=gg", ref_add, "add.rn.f64");
-    pt_add("g=gg", ref_sub, "sub.f64");
-    pt_add("g=gg", ref_mul, "mul.rn.f64");
-    pt_add("g=ggg", ref_fma, "fma.rn.f64");
-    pt_add("g=gg", ref_div, "div.rn.f64");
-    pt_add("g=g", ref_sqrt, "sqrt.rn.f64");
-    pt_add("g=g", ref_rcp, "rcp.rn.f64");
+    for (unsigned r = 0; r < 4; r++) {
+        pt_add("g=gg", ref_add, "add.%s.f64", rounds[r]);
+        pt_add("g=gg", ref_sub, "sub.%s.f64", rounds[r]);
+        pt_add("g=gg", ref_mul, "mul.%s.f64", rounds[r]);
+        pt_add("g=gg", ref_div, "div.%s.f64", rounds[r]);
+        pt_add("g=ggg", ref_fma, "fma.%s.f64", rounds[r]);
+        pt_add("g=ggg", ref_fma, "mad.%s.f64", rounds[r]);
+        pt_add("g=g", ref_sqrt, "sqrt.%s.f64", rounds[r]);
+        pt_add("g=g", ref_rcp, "rcp.%s.f64", rounds[r]);
+    }
+    pt_add("g=gg", ref_add, "add.f64");
+    pt_add("g=gg", ref_mul, "mul.f64");
+    pt_add("g=gg", ref_copysign, "copysign.f64");
     pt_add("g=g", ref_neg, "neg.f64");
     pt_add("g=g", ref_abs, "abs.f64");
     pt_add("g=gg", ref_min, "min.f64");
     pt_add("g=gg", ref_max, "max.f64");
+    pt_run_rows();
+}
+
+/* ---- two values in one register, and operands of a smaller type ---- */
+
+/* The same on both halves. */
+static uint64_t pairs(kind_t kind, const pt_op_t *op, const uint64_t *in)
+{
+    pt_op_t one = *op;
+    one.bits = 32;
+    uint64_t low[3], high[3];
+    for (unsigned i = 0; i < 3; i++) {
+        low[i] = in[i] & UINT32_MAX;
+        high[i] = in[i] >> 32;
+    }
+    return compute(kind, &one, low) | compute(kind, &one, high) << 32;
+}
+
+static uint64_t ref_add_pair(const pt_op_t *op, const uint64_t *in)
+{
+    return pairs(ADD, op, in);
+}
+
+static uint64_t ref_mul_pair(const pt_op_t *op, const uint64_t *in)
+{
+    return pairs(MUL, op, in);
+}
+
+static uint64_t ref_fma_pair(const pt_op_t *op, const uint64_t *in)
+{
+    return pairs(FMA, op, in);
+}
+
+static void add_pair(const char *shape, pt_ref_t ref, const char *name)
+{
+    pt_row_t *row = pt_add(shape, ref, "%s.f32x2", name);
+    row->result = 'F';
+    for (char *c = row->sources; *c; c++)
+        *c = 'F';
+}
+
+static void test_pairs(void **state)
+{
+    static const char *const rounds[] = {"rn", "rz", "rm", "rp"};
+    char name[16];
+    (void)state;
+    for (unsigned r = 0; r < 8; r++) {
+        const char *ftz = r < 4 ? "" : ".ftz";
+        snprintf(name, sizeof name, "add.%s%s", rounds[r % 4], ftz);
+        add_pair("d=dd", ref_add_pair, name);
+        snprintf(name, sizeof name, "mul.%s%s", rounds[r % 4], ftz);
+        add_pair("d=dd", ref_mul_pair, name);
+        snprintf(name, sizeof name, "fma.%s%s", rounds[r % 4], ftz);
+        add_pair("d=ddd", ref_fma_pair, name);
+    }
+    pt_run_rows();
+}
+
+/* All operands but the last are f16 or bf16. */
+static uint64_t mixed(kind_t kind, const pt_op_t *op, const uint64_t *in)
+{
+    uint64_t wide[3] = {in[0], in[1], in[2]};
+    char small = strstr(op->mnemonic, "bf16") ? 'B' : 'H';
+    pt_op_t one = *op;
+    one.bits = 32;
+    for (unsigned i = 0; i < (kind == FMA ? 2u : 1u); i++)
+        wide[i] = pt_bits32((float)pt_half(in[i], small));
+    return compute(kind, &one, wide);
+}
+
+static uint64_t ref_add_mixed(const pt_op_t *op, const uint64_t *in)
+{
+    return mixed(ADD, op, in);
+}
+
+static uint64_t ref_sub_mixed(const pt_op_t *op, const uint64_t *in)
+{
+    return mixed(SUB, op, in);
+}
+
+static uint64_t ref_fma_mixed(const pt_op_t *op, const uint64_t *in)
+{
+    return mixed(FMA, op, in);
+}
+
+static void test_mixed(void **state)
+{
+    static const char *const words[] = {"", ".rz", ".rm", ".rp.sat", ".rn.sat"};
+    (void)state;
+    for (unsigned i = 0; i < 10; i++) {
+        const char *type = i % 2 ? "bf16" : "f16", *kinds = i % 2 ? "BBf" : "HHf";
+        pt_row_t *row = pt_add("f=hf", ref_add_mixed, "add%s.f32.%s", words[i / 2], type);
+        snprintf(row->sources, sizeof row->sources, "%s", kinds + 1);
+        row = pt_add("f=hf", ref_sub_mixed, "sub%s.f32.%s", words[i / 2], type);
+        snprintf(row->sources, sizeof row->sources, "%s", kinds + 1);
+        row = pt_add("f=hhf", ref_fma_mixed, "fma%s.f32.%s", i < 2 ? ".rn" : words[i / 2], type);
+        snprintf(row->sources, sizeof row->sources, "%s", kinds);
+    }
     pt_run_rows();
 }
 
@@ -420,10 +524,9 @@ static void test_comparisons(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_double),
-        cmocka_unit_test(test_approximations),
-        cmocka_unit_test(test_comparisons),
+        cmocka_unit_test(test_exact),          cmocka_unit_test(test_double),
+        cmocka_unit_test(test_pairs),          cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_approximations), cmocka_unit_test(test_comparisons),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

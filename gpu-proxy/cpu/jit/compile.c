@@ -45,6 +45,7 @@ static void initialise(void)
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser(); /* of gen_round.c's assembly */
     /* A sum whose only use lies behind the check of another access would be moved there, with all the
      * sums behind it: then every value that they need is kept in memory meanwhile. */
     static const char *const options[] = {"gable-jit", "-disable-machine-sink"};

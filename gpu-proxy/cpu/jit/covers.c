@@ -2,6 +2,7 @@
 #include "gpu-proxy/cpu/jit/gaps.h"
 #include "gpu-proxy/cpu/jit/matrix.h"
 #include "gpu-proxy/cpu/jit/packet.h"
+#include "gpu-proxy/cpu/jit/video.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,56 +40,9 @@ static bool is_integer(unsigned type)
            (type >= PTX_S8 && type <= PTX_S64);
 }
 
-static bool is_directed(const ptx_instr_t *i)
-{
-    return i->round == PTX_ROUND_RZ || i->round == PTX_ROUND_RM || i->round == PTX_ROUND_RP;
-}
-
 static bool is_half(unsigned type)
 {
     return is_small_float(type) || type == PTX_F16X2 || type == PTX_BF16X2;
-}
-
-static bool arithmetic(const ptx_instr_t *i)
-{
-    if (is_half(i->type)) {
-        return cpu_covers_half(i);
-    }
-    if (i->flags & (PTX_F_CC | PTX_F_RELU)) {
-        return false;
-    }
-    if (i->type == PTX_F64) {
-        return !is_directed(i);
-    }
-    if (i->type == PTX_PRED) {
-        return i->op == PTX_OP_AND || i->op == PTX_OP_OR || i->op == PTX_OP_XOR ||
-               i->op == PTX_OP_NOT;
-    }
-    return i->type == PTX_F32 || is_integer(i->type);
-}
-
-static bool conversion(const ptx_instr_t *i)
-{
-    if (i->flags & (PTX_F_RELU | PTX_F_SATFINITE)) {
-        return false;
-    }
-    if (i->type == PTX_F16X2 || i->type == PTX_BF16X2) {
-        return i->type2 == PTX_F32 && (i->round == PTX_ROUND_RN || i->round == PTX_ROUND_RZ);
-    }
-    if (i->round == PTX_ROUND_RNA) {
-        return false;
-    }
-    bool small_to = is_small_float(i->type), small_from = is_small_float(i->type2);
-    if (small_to &&
-        (i->round == PTX_ROUND_RM || i->round == PTX_ROUND_RP || (i->flags & PTX_F_SAT) != 0 ||
-         (is_integer(i->type2) && ptx_type_size((ptx_type_t)i->type2) > 2))) {
-        return false;
-    }
-    if (is_integer(i->type2) && is_directed(i)) { /* exact in f64 first */
-        return i->type == PTX_F32 && ptx_type_size((ptx_type_t)i->type2) <= 4;
-    }
-    return (is_integer(i->type) || is_wide_float(i->type) || small_to) &&
-           (is_integer(i->type2) || is_wide_float(i->type2) || small_from);
 }
 
 static bool comparison(const ptx_instr_t *i)
@@ -147,7 +101,7 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_SQRT:
     case PTX_OP_RSQRT:
     case PTX_OP_COPYSIGN:
-        return arithmetic(i);
+        return cpu_covers_arithmetic(i);
     case PTX_OP_MUL24:
     case PTX_OP_MAD24:
     case PTX_OP_SAD:
@@ -162,12 +116,19 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_SHR:
     case PTX_OP_SHF:
     case PTX_OP_DP4A:
+    case PTX_OP_DP2A:
+    case PTX_OP_FNS:
+    case PTX_OP_SZEXT:
+    case PTX_OP_BMSK:
+    case PTX_OP_ADDC:
+    case PTX_OP_SUBC:
+    case PTX_OP_MADC:
         return is_integer(i->type);
     case PTX_OP_LOP3:
-        return i->dst_count == 1 && i->boolop == PTX_BOOL_NONE &&
-               ptx_src(f, i, 3)->kind == PTX_OPERAND_IMM;
+        return i->boolop == PTX_BOOL_NONE ? i->dst_count == 1 && i->src_count == 4
+                                          : i->src_count == 5;
     case PTX_OP_PRMT:
-        return i->mode == PTX_PRMT_INDEX;
+        return true;
     case PTX_OP_SIN:
     case PTX_OP_COS:
     case PTX_OP_LG2:
@@ -186,7 +147,11 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_SELP:
         return i->type != PTX_B128;
     case PTX_OP_CVT:
-        return conversion(i);
+        return cpu_covers_conversion(i);
+    case PTX_OP_VIDEO:
+        return cpu_covers_video(f, i);
+    case PTX_OP_PACK:
+        return cpu_covers_pack(i);
     case PTX_OP_CVTA:
         return i->space != PTX_SPACE_TEX;
     case PTX_OP_ISSPACEP:

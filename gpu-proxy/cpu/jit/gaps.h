@@ -16,9 +16,13 @@ bool cpu_is_argument(const ptx_function_t *f, const ptx_instr_t *i);
 bool cpu_call_covered(const ptx_module_t *module, const ptx_function_t *f, const ptx_instr_t *i);
 
 /* Families of instructions, one file each. */
-bool cpu_covers_half(const ptx_instr_t *i); /* f16, bf16 and pairs of them, not cvt */
 /* Textures and surfaces (covers_tex.c). */
 bool cpu_covers_texture(const ptx_function_t *f, const ptx_instr_t *i);
+bool cpu_covers_arithmetic(const ptx_instr_t *i);
+bool cpu_is_directed(const ptx_instr_t *i);       /* rounds RZ, RM or RP */
+bool cpu_covers_conversion(const ptx_instr_t *i); /* cvt */
+bool cpu_covers_pack(const ptx_instr_t *i);       /* cvt.pack */
+bool cpu_covers_half(const ptx_instr_t *i);       /* f16, bf16 and pairs of them, not cvt */
 
 void cpu_jit_log(cpu_jit_log_t *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -6,10 +6,12 @@
  * gen_instr.c    which generator an instruction belongs to; guards
  * gen_affine.c   instructions whose result is affine over the lanes
  * gen_int.c      integer arithmetic, logic, shifts, bits
- * gen_float.c    floating point arithmetic and rounding
+ * gen_bits.c     logic by table, permutations, small dot products, masks; gen_carry.c: carry chains
+ * gen_float.c    floating point arithmetic; gen_round.c: with directed rounding
  * gen_half.c     f16, bf16 and pairs of them
  * gen_math.c     approximations: ex2, lg2, sin, cos, tanh
- * gen_cvt.c      conversions
+ * gen_cvt.c      conversions; gen_tiny.c: of 8 bits and fewer
+ * gen_video.c    video instructions
  * gen_cmp.c      setp, set, selp, slct, moves
  * gen_mem.c      loads and stores; gen_spaced.c: of every second to fourth element
  * gen_addr.c     addresses and their checks; gen_verify.c: one check for several accesses;
@@ -189,6 +191,9 @@ void gen_instr(cpu_gen_t *gen, const ptx_instr_t *i); /* for all strips, with it
 bool gen_instr_is_pure(const ptx_instr_t *i);         /* only writes registers */
 void gen_affine(cpu_gen_t *gen, const cpu_form_t *form);
 void gen_integer(cpu_gen_t *gen, bool vec);
+void gen_bits32(cpu_gen_t *gen, bool vec); /* lop3, prmt, dp4a, dp2a, fns, szext, bmsk */
+void gen_video(cpu_gen_t *gen, bool vec);
+void gen_carry(cpu_gen_t *gen, bool vec);
 void gen_floating(cpu_gen_t *gen, bool vec);
 void gen_convert(cpu_gen_t *gen, bool vec);
 void gen_compare(cpu_gen_t *gen, bool vec);
@@ -213,6 +218,7 @@ val_t gen_saturate(cpu_gen_t *gen, val_t x);
 val_t gen_math(cpu_gen_t *gen, unsigned op, val_t x);            /* f32 */
 val_t gen_to_f32(cpu_gen_t *gen, val_t bits, unsigned ptx_type); /* from f16/bf16 bits (i16) */
 val_t gen_from_f32(cpu_gen_t *gen, val_t x, unsigned ptx_type, bool toward_zero);
+val_t gen_multiply(cpu_gen_t *gen, val_t x, val_t y); /* as gen->i's mode and type say */
 val_t gen_divide(cpu_gen_t *gen, val_t x, val_t y, bool sign, bool remainder);
 
 /* ---- gen_addr.c ---- */

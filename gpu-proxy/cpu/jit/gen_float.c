@@ -74,28 +74,6 @@ val_t gen_directed(cpu_gen_t *gen, val_t s, val_t error, unsigned round)
     return LLVMBuildSelect(B, wrong, step(gen, r, round), r, "");
 }
 
-/* x + y of f64 without loss: the sum and its error. */
-static val_t two_sum(cpu_gen_t *gen, val_t x, val_t y, val_t *error)
-{
-    val_t s = LLVMBuildFAdd(B, x, y, "");
-    val_t t = LLVMBuildFSub(B, s, x, "");
-    val_t a = LLVMBuildFSub(B, x, LLVMBuildFSub(B, s, t, ""), "");
-    *error = LLVMBuildFAdd(B, a, LLVMBuildFSub(B, y, t, ""), "");
-    return s;
-}
-
-/* An exact sum of zero is -0 when rounding down, unless both terms are +0. */
-static val_t zero_sign(cpu_gen_t *gen, val_t r, val_t s, val_t x, val_t y, unsigned round)
-{
-    if (round != PTX_ROUND_RM) {
-        return r;
-    }
-    val_t none = LLVMBuildFCmp(B, LLVMRealOEQ, s, gen_flike(s, 0.0), "");
-    val_t signs = LLVMBuildOr(B, gen_bitcast(gen, x, gen->i64), gen_bitcast(gen, y, gen->i64), "");
-    val_t negative = LLVMBuildICmp(B, LLVMIntSLT, signs, gen_like(signs, 0), "");
-    return LLVMBuildSelect(B, LLVMBuildAnd(B, none, negative, ""), gen_flike(r, -0.0), r, "");
-}
-
 static val_t part_of(cpu_gen_t *gen, val_t v, unsigned half)
 {
     uint32_t at[GEN_ZMM];
@@ -108,7 +86,8 @@ static val_t part_of(cpu_gen_t *gen, val_t v, unsigned half)
 
 bool gen_has_zmm(const cpu_gen_t *gen, val_t x)
 {
-    return gen->avx512 && gen_is_vector(x) && gen->W % GEN_ZMM == 0;
+    return gen->avx512 && gen_is_vector(x) && gen->W % GEN_ZMM == 0 &&
+           LLVMGetVectorSize(LLVMTypeOf(x)) == gen->W; /* pairs have twice as many */
 }
 
 val_t gen_by_zmm(cpu_gen_t *gen, val_t (*f)(cpu_gen_t *, val_t, val_t), val_t x, val_t y)
@@ -125,38 +104,9 @@ val_t gen_by_zmm(cpu_gen_t *gen, val_t (*f)(cpu_gen_t *, val_t, val_t), val_t x,
     return LLVMBuildShuffleVector(B, low, high, gen_iota(gen, at, 2 * GEN_ZMM), "");
 }
 
-static val_t directed_sum(cpu_gen_t *gen, val_t x, val_t y, unsigned round)
-{
-    val_t error, s = two_sum(gen, x, y, &error);
-    return zero_sign(gen, gen_directed(gen, s, error, round), s, x, y, round);
-}
-
 static bool is_directed(const ptx_instr_t *i)
 {
     return i->round == PTX_ROUND_RZ || i->round == PTX_ROUND_RM || i->round == PTX_ROUND_RP;
-}
-
-static val_t directed(cpu_gen_t *gen, val_t const *v)
-{
-    const ptx_instr_t *i = gen->i;
-    val_t x = to_f64(gen, v[0]), y = v[1] != NULL ? to_f64(gen, v[1]) : NULL;
-    switch (i->op) {
-    case PTX_OP_ADD:
-        return directed_sum(gen, x, y, i->round);
-    case PTX_OP_SUB:
-        return directed_sum(gen, x, LLVMBuildFNeg(B, y, ""), i->round);
-    case PTX_OP_MUL: /* exact in f64 */
-        return gen_directed(gen, LLVMBuildFMul(B, x, y, ""), NULL, i->round);
-    case PTX_OP_FMA:
-    case PTX_OP_MAD:
-        return directed_sum(gen, LLVMBuildFMul(B, x, y, ""), to_f64(gen, v[2]), i->round);
-    case PTX_OP_DIV: /* an f64 quotient or root of f32 lies on the right side of every f32 */
-        return gen_directed(gen, LLVMBuildFDiv(B, x, y, ""), NULL, i->round);
-    case PTX_OP_RCP:
-        return gen_directed(gen, LLVMBuildFDiv(B, gen_flike(x, 1.0), x, ""), NULL, i->round);
-    default: /* SQRT */
-        return gen_directed(gen, gen_call1(gen, "llvm.sqrt", x), NULL, i->round);
-    }
 }
 
 /* One NaN gives the other operand; -0 is below +0. */
@@ -203,14 +153,15 @@ static val_t extreme(cpu_gen_t *gen, val_t x, val_t y, bool max)
 val_t gen_extreme(cpu_gen_t *gen, val_t const *v, unsigned count)
 {
     bool max = gen->i->op == PTX_OP_MAX, by_sign = (gen->i->flags & PTX_F_XORSIGN) != 0;
+    bool magnitudes = (gen->i->flags & PTX_F_ABS) != 0;
     val_t r = NULL, sign = NULL;
     for (unsigned n = 0; n < count; n++) {
         val_t x = v[n];
-        if (by_sign) { /* of the magnitudes; the sign is that of the product */
+        if (by_sign) { /* the sign is that of the product */
             val_t bits = gen_bitcast(gen, x, gen_element(x) == gen->f32 ? gen->i32 : gen->i64);
             sign = sign == NULL ? bits : LLVMBuildXor(B, sign, bits, "");
-            x = gen_call1(gen, "llvm.fabs", x);
         }
+        x = magnitudes ? gen_call1(gen, "llvm.fabs", x) : x;
         r = r == NULL ? x : extreme(gen, r, x, max);
     }
     return by_sign ? gen_call2(gen, "llvm.copysign", r, gen_bitcast(gen, sign, gen_element(r))) : r;
@@ -221,12 +172,26 @@ static val_t reciprocal_root(cpu_gen_t *gen, val_t x)
     return LLVMBuildFDiv(B, gen_flike(x, 1.0), gen_call1(gen, "llvm.sqrt", x), "");
 }
 
+/* approx.ftz.f64 looks at the upper half of its operand and gives the upper half of its result. */
+static bool is_gross(const cpu_gen_t *gen)
+{
+    return gen->i->type == PTX_F64 && (gen->i->flags & PTX_F_APPROX) != 0 &&
+           (gen->i->flags & PTX_F_FTZ) != 0;
+}
+
+static val_t upper(cpu_gen_t *gen, val_t x)
+{
+    val_t bits = gen_bitcast(gen, x, gen->i64);
+    bits = LLVMBuildAnd(B, bits, gen_like(bits, 0xffffffff00000000), "");
+    return gen_bitcast(gen, bits, gen->f64);
+}
+
 static val_t compute(cpu_gen_t *gen, val_t const *v)
 {
     const ptx_instr_t *i = gen->i;
     val_t x = v[0], y = v[1];
     if (is_directed(i)) {
-        return directed(gen, v);
+        return gen_rounded(gen, i->op, i->round, v);
     }
     switch (i->op) {
     case PTX_OP_ADD:
@@ -241,10 +206,16 @@ static val_t compute(cpu_gen_t *gen, val_t const *v)
     case PTX_OP_MAD:
         return gen_call3(gen, "llvm.fma", x, y, v[2]);
     case PTX_OP_RCP:
+        if (is_gross(gen)) {
+            return upper(gen, LLVMBuildFDiv(B, gen_flike(x, 1.0), upper(gen, x), ""));
+        }
         return LLVMBuildFDiv(B, gen_flike(x, 1.0), x, "");
     case PTX_OP_SQRT:
         return gen_call1(gen, "llvm.sqrt", x);
     case PTX_OP_RSQRT:
+        if (is_gross(gen)) {
+            return upper(gen, reciprocal_root(gen, upper(gen, x)));
+        }
         return reciprocal_root(gen, x);
     case PTX_OP_ABS:
         return gen_call1(gen, "llvm.fabs", x);
@@ -267,13 +238,27 @@ static val_t compute(cpu_gen_t *gen, val_t const *v)
     }
 }
 
+/* Operand n: f16 and bf16 in mixed precision, two f32 in one register in f32x2. */
+static val_t operand(cpu_gen_t *gen, unsigned n, bool vec)
+{
+    const ptx_instr_t *i = gen->i;
+    if (i->type == PTX_F32X2) {
+        val_t pair = gen_src(gen, n, PTX_B64, vec);
+        return LLVMBuildBitCast(B, pair, LLVMVectorType(gen->f32, vec ? 2 * gen->W : 2), "");
+    }
+    if (gen_is_half(i->type2) && n + 1u < i->src_count) {
+        return gen_to_f32(gen, gen_src(gen, n, i->type2, vec), i->type2);
+    }
+    return gen_src(gen, n, i->type, vec);
+}
+
 void gen_floating(cpu_gen_t *gen, bool vec)
 {
     const ptx_instr_t *i = gen->i;
-    bool ftz = (i->flags & PTX_F_FTZ) != 0;
+    bool ftz = (i->flags & PTX_F_FTZ) != 0, pair = i->type == PTX_F32X2;
     val_t v[3] = {NULL, NULL, NULL};
     for (unsigned n = 0; n < i->src_count && n < 3; n++) {
-        v[n] = gen_src(gen, n, i->type, vec);
+        v[n] = operand(gen, n, vec);
         if (ftz) {
             v[n] = gen_flush(gen, v[n]);
         }
@@ -285,5 +270,8 @@ void gen_floating(cpu_gen_t *gen, bool vec)
     if ((i->flags & PTX_F_SAT) != 0) {
         r = gen_saturate(gen, r);
     }
-    gen_write(gen, ptx_dst(gen->f, i, 0), r, i->type);
+    if (pair) {
+        r = LLVMBuildBitCast(B, r, gen_shape(gen, gen->i64, vec), "");
+    }
+    gen_write(gen, ptx_dst(gen->f, i, 0), r, pair ? PTX_B64 : i->type);
 }

@@ -129,10 +129,17 @@ static val_t fused_bf16(cpu_gen_t *gen, val_t x, val_t y, val_t z)
 {
     val_t p = LLVMBuildFMul(B, to_f64(gen, x), to_f64(gen, y), "");
     val_t w = to_f64(gen, z), s = LLVMBuildFAdd(B, p, w, "");
-    val_t error = sum_error(gen, p, w, s);
-    val_t r = gen_directed(gen, s, error, PTX_ROUND_RZ), back = to_f64(gen, r);
-    val_t inexact = LLVMBuildOr(B, LLVMBuildFCmp(B, LLVMRealONE, back, s, ""),
-                                LLVMBuildFCmp(B, LLVMRealONE, error, gen_flike(s, 0.0), ""), "");
+    return gen_odd_f32(gen, s, sum_error(gen, p, w, s));
+}
+
+val_t gen_odd_f32(cpu_gen_t *gen, val_t s, val_t error)
+{
+    val_t r = gen_directed(gen, s, error, PTX_ROUND_RZ);
+    val_t inexact = LLVMBuildFCmp(B, LLVMRealONE, to_f64(gen, r), s, "");
+    if (error != NULL) {
+        val_t rest = LLVMBuildFCmp(B, LLVMRealONE, error, gen_flike(s, 0.0), "");
+        inexact = LLVMBuildOr(B, inexact, rest, "");
+    }
     val_t bits = gen_bitcast(gen, r, gen->i32);
     bits = LLVMBuildOr(B, bits, LLVMBuildZExt(B, inexact, LLVMTypeOf(bits), ""), "");
     return gen_bitcast(gen, bits, gen->f32);

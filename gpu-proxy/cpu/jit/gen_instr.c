@@ -140,6 +140,12 @@ static void pure(cpu_gen_t *gen)
     case PTX_OP_CVT:
         gen_convert(gen, vec);
         break;
+    case PTX_OP_VIDEO:
+        gen_video(gen, vec);
+        break;
+    case PTX_OP_PACK:
+        gen_pack(gen, vec);
+        break;
     default:
         if (gen_is_half(i->type)) {
             gen_half(gen, vec);

@@ -85,7 +85,7 @@ val_t gen_divide(cpu_gen_t *gen, val_t x, val_t y, bool sign, bool remainder)
     return LLVMBuildSelect(B, zero, remainder ? x : gen_like(r, UINT64_MAX), r, "");
 }
 
-static val_t multiply(cpu_gen_t *gen, val_t x, val_t y)
+val_t gen_multiply(cpu_gen_t *gen, val_t x, val_t y)
 {
     const ptx_instr_t *i = gen->i;
     unsigned bits = width_of(x);
@@ -230,76 +230,14 @@ static val_t count_leading(cpu_gen_t *gen, val_t x)
     return width_of(x) == 64 ? cut(gen, n, 32) : n;
 }
 
-/* Any function of three bits: the table's bits select the minterms. */
-static val_t table3(cpu_gen_t *gen, bool vec)
-{
-    val_t v[3];
-    uint64_t table = 0;
-    for (unsigned n = 0; n < 3; n++) {
-        v[n] = gen_src(gen, n, PTX_B32, vec);
-    }
-    cpu_operand_constant(gen->a, ptx_src(gen->f, gen->i, 3), &table);
-    val_t r = gen_like(v[0], 0);
-    for (unsigned row = 0; row < 8; row++) {
-        if (!(table >> row & 1)) {
-            continue;
-        }
-        val_t term = gen_like(v[0], UINT64_MAX);
-        for (unsigned n = 0; n < 3; n++) {
-            val_t x = row >> (2 - n) & 1 ? v[n] : LLVMBuildNot(B, v[n], "");
-            term = LLVMBuildAnd(B, term, x, "");
-        }
-        r = LLVMBuildOr(B, r, term, "");
-    }
-    return r;
-}
-
-/* prmt, default mode: each selector nibble picks one of eight bytes; its top bit spreads the sign. */
-static val_t permute_bytes(cpu_gen_t *gen, bool vec)
-{
-    val_t lo = gen_src(gen, 0, PTX_B32, vec), hi = gen_src(gen, 1, PTX_B32, vec);
-    val_t sel = gen_src(gen, 2, PTX_B32, vec);
-    val_t x = LLVMBuildOr(
-        B, LLVMBuildShl(B, extend(gen, hi, 64, false), gen_const(gen, gen->i64, vec, 32), ""),
-        extend(gen, lo, 64, false), "");
-    sel = extend(gen, sel, 64, false);
-    val_t r = gen_like(x, 0);
-    for (unsigned n = 0; n < 4; n++) {
-        val_t s = LLVMBuildLShr(B, sel, gen_like(sel, 4 * n), "");
-        val_t at = LLVMBuildShl(B, LLVMBuildAnd(B, s, gen_like(s, 7), ""), gen_like(s, 3), "");
-        val_t byte = LLVMBuildAnd(B, LLVMBuildLShr(B, x, at, ""), gen_like(x, 255), "");
-        val_t top = LLVMBuildLShr(B, byte, gen_like(byte, 7), "");
-        val_t spread = LLVMBuildMul(B, top, gen_like(top, 255), "");
-        val_t use =
-            LLVMBuildICmp(B, LLVMIntNE, LLVMBuildAnd(B, s, gen_like(s, 8), ""), gen_like(s, 0), "");
-        byte = LLVMBuildSelect(B, use, spread, byte, "");
-        r = LLVMBuildOr(B, r, LLVMBuildShl(B, byte, gen_like(byte, 8 * n), ""), "");
-    }
-    return cut(gen, r, 32);
-}
-
 static val_t saturated(cpu_gen_t *gen, val_t x, val_t y)
 {
     return gen_call2(gen, gen->i->op == PTX_OP_ADD ? "llvm.sadd.sat" : "llvm.ssub.sat", x, y);
 }
 
-/* Sum of products of bytes. */
-static val_t dot4(cpu_gen_t *gen, bool vec)
+static val_t relu(cpu_gen_t *gen, val_t x)
 {
-    const ptx_instr_t *i = gen->i;
-    val_t a = gen_src(gen, 0, PTX_B32, vec), b = gen_src(gen, 1, PTX_B32, vec);
-    val_t sum = gen_src(gen, 2, PTX_B32, vec);
-    bool sa = ptx_type_is_signed((ptx_type_t)i->type);
-    bool sb = ptx_type_is_signed((ptx_type_t)i->type2);
-    for (unsigned n = 0; n < 4; n++) {
-        val_t x = LLVMBuildShl(B, a, gen_like(a, 24 - 8 * n), "");
-        val_t y = LLVMBuildShl(B, b, gen_like(b, 24 - 8 * n), "");
-        val_t by = gen_like(a, 24);
-        x = sa ? LLVMBuildAShr(B, x, by, "") : LLVMBuildLShr(B, x, by, "");
-        y = sb ? LLVMBuildAShr(B, y, by, "") : LLVMBuildLShr(B, y, by, "");
-        sum = LLVMBuildAdd(B, sum, LLVMBuildMul(B, x, y, ""), "");
-    }
-    return sum;
+    return gen->i->flags & PTX_F_RELU ? gen_call2(gen, "llvm.smax", x, gen_like(x, 0)) : x;
 }
 
 static val_t binary(cpu_gen_t *gen, val_t x, val_t y)
@@ -312,16 +250,16 @@ static val_t binary(cpu_gen_t *gen, val_t x, val_t y)
     case PTX_OP_SUB:
         return i->flags & PTX_F_SAT ? saturated(gen, x, y) : LLVMBuildSub(B, x, y, "");
     case PTX_OP_MUL:
-        return multiply(gen, x, y);
+        return gen_multiply(gen, x, y);
     case PTX_OP_MUL24:
         return multiply24(gen, x, y);
     case PTX_OP_DIV:
     case PTX_OP_REM:
         return gen_divide(gen, x, y, sign, i->op == PTX_OP_REM);
     case PTX_OP_MIN:
-        return gen_call2(gen, sign ? "llvm.smin" : "llvm.umin", x, y);
+        return relu(gen, gen_call2(gen, sign ? "llvm.smin" : "llvm.umin", x, y));
     case PTX_OP_MAX:
-        return gen_call2(gen, sign ? "llvm.smax" : "llvm.umax", x, y);
+        return relu(gen, gen_call2(gen, sign ? "llvm.smax" : "llvm.umax", x, y));
     case PTX_OP_AND:
         return LLVMBuildAnd(B, x, y, "");
     case PTX_OP_OR:
@@ -364,7 +302,7 @@ static val_t multiply_add(cpu_gen_t *gen, bool vec)
 {
     const ptx_instr_t *i = gen->i;
     val_t x = gen_src(gen, 0, i->type, vec), y = gen_src(gen, 1, i->type, vec);
-    val_t p = i->op == PTX_OP_MAD24 ? multiply24(gen, x, y) : multiply(gen, x, y);
+    val_t p = i->op == PTX_OP_MAD24 ? multiply24(gen, x, y) : gen_multiply(gen, x, y);
     unsigned wide = i->type == PTX_U16 || i->type == PTX_S16 ? PTX_U32 : PTX_U64;
     unsigned type = i->op == PTX_OP_MAD && i->mode == PTX_MUL_WIDE ? wide : i->type;
     val_t z = gen_src(gen, 2, type, vec);
@@ -378,6 +316,19 @@ static val_t absolute_difference(cpu_gen_t *gen, bool vec)
     val_t less = LLVMBuildICmp(B, is_signed(i) ? LLVMIntSLT : LLVMIntULT, x, y, "");
     val_t d = LLVMBuildSelect(B, less, LLVMBuildSub(B, y, x, ""), LLVMBuildSub(B, x, y, ""), "");
     return LLVMBuildAdd(B, d, gen_src(gen, 2, i->type, vec), "");
+}
+
+/* Pairs of 16-bit integers: vectors of twice as many elements. */
+static void packed16(cpu_gen_t *gen, bool vec)
+{
+    val_t v[2];
+    for (unsigned n = 0; n < 2; n++) {
+        v[n] = gen_src(gen, n, PTX_B32, vec);
+        v[n] = LLVMBuildBitCast(B, v[n], LLVMVectorType(gen->i16, vec ? 2 * gen->W : 2), "");
+    }
+    val_t r = binary(gen, v[0], v[1]);
+    r = LLVMBuildBitCast(B, r, gen_shape(gen, gen->i32, vec), "");
+    gen_write(gen, ptx_dst(gen->f, gen->i, 0), r, PTX_B32);
 }
 
 static unsigned result_type(const ptx_instr_t *i)
@@ -395,8 +346,6 @@ static unsigned result_type(const ptx_instr_t *i)
                                                            : (sign ? PTX_S64 : PTX_U64);
         }
         return i->type;
-    case PTX_OP_DP4A:
-        return PTX_B32;
     default:
         return i->type;
     }
@@ -406,6 +355,14 @@ void gen_integer(cpu_gen_t *gen, bool vec)
 {
     const ptx_instr_t *i = gen->i;
     val_t r;
+    if ((i->flags & PTX_F_CC) != 0) {
+        gen_carry(gen, vec);
+        return;
+    }
+    if (i->type == PTX_S16X2 || i->type == PTX_U16X2) {
+        packed16(gen, vec);
+        return;
+    }
     switch (i->op) {
     case PTX_OP_SHL:
     case PTX_OP_SHR:
@@ -421,14 +378,19 @@ void gen_integer(cpu_gen_t *gen, bool vec)
         r = insert_field(gen, vec);
         break;
     case PTX_OP_LOP3:
-        r = table3(gen, vec);
-        break;
     case PTX_OP_PRMT:
-        r = permute_bytes(gen, vec);
-        break;
     case PTX_OP_DP4A:
-        r = dot4(gen, vec);
-        break;
+    case PTX_OP_DP2A:
+    case PTX_OP_FNS:
+    case PTX_OP_SZEXT:
+    case PTX_OP_BMSK:
+        gen_bits32(gen, vec);
+        return;
+    case PTX_OP_ADDC:
+    case PTX_OP_SUBC:
+    case PTX_OP_MADC:
+        gen_carry(gen, vec);
+        return;
     case PTX_OP_MAD:
     case PTX_OP_MAD24:
         r = multiply_add(gen, vec);

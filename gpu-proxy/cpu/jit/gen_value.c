@@ -76,7 +76,7 @@ static val_t repeat(val_t like, val_t scalar)
     if (!gen_is_vector(like)) {
         return scalar;
     }
-    val_t all[64];
+    val_t all[4 * 32]; /* bytes of the widest strip */
     unsigned n = LLVMGetVectorSize(LLVMTypeOf(like));
     for (unsigned l = 0; l < n; l++) {
         all[l] = scalar;

@@ -179,6 +179,7 @@ static void clear(ptx_body_t *b)
     ptx_nmap_free(&b->ranged);
     b->range_count = 0;
     b->last_label = PTX_NONE;
+    b->carry = 0;
     b->local_size = b->args_size = 0;
     b->local_align = 1;
     b->calls_indirect = b->has_barrier = false;

@@ -200,8 +200,39 @@ static bool split_move(ptx_parser_t *p, const ptx_reading_t *r)
     return true;
 }
 
+/* The condition code becomes an operand like any other. */
+static bool add_carry(ptx_parser_t *p, ptx_reading_t *r)
+{
+    bool in = r->in.op == PTX_OP_ADDC || r->in.op == PTX_OP_SUBC || r->in.op == PTX_OP_MADC;
+    bool out = (r->in.flags & PTX_F_CC) != 0;
+    if (!in && !out)
+        return true;
+    if (p->body.carry == 0) {
+        ptx_reg_t *reg = ptx_vec_push(&p->body.regs, sizeof *reg, 1);
+        if (!reg)
+            return ptx_p_no_memory(p);
+        *reg = (ptx_reg_t){.name = "%carry", .number = PTX_NONE, .type = PTX_PRED};
+        p->body.carry = p->body.regs.count;
+    }
+    const ptx_operand_t carry = {.kind = PTX_OPERAND_REG, .index = p->body.carry - 1};
+    if (r->count + 2 > PTX_MAX_OPERANDS || r->in.dst_count != 1)
+        return ptx_p_bad_operand(p, r, "is missing");
+    if (in) {
+        r->operands[r->count++] = carry;
+        r->in.src_count++;
+    }
+    if (out) {
+        memmove(&r->operands[2], &r->operands[1], (r->count++ - 1) * sizeof r->operands[0]);
+        r->operands[1] = carry;
+        r->in.dst_count++;
+    }
+    return true;
+}
+
 static bool store(ptx_parser_t *p, ptx_reading_t *r, uint32_t first_pending)
 {
+    if (!add_carry(p, r))
+        return false;
     if (r->in.op == PTX_OP_MOV && r->in.vec > 1)
         return split_move(p, r);
     if (r->in.op == PTX_OP_BAR_CLUSTER && r->in.mode == PTX_BAR_WAIT) {

@@ -42,6 +42,9 @@ typedef enum {
     PTX_F32X2,
     PTX_E4M3X2,
     PTX_E5M2X2,
+    PTX_E2M3X2,
+    PTX_E3M2X2,
+    PTX_E2M1X2,
     PTX_TEXREF,
     PTX_SAMPLERREF,
     PTX_SURFREF,
@@ -122,6 +125,7 @@ typedef enum {
     /* movement */
     PTX_OP_MOV,  /* also of addresses, special registers, and vectors: packing and unpacking */
     PTX_OP_CVT,  /* type = result, type2 = source */
+    PTX_OP_PACK, /* cvt.pack: the types are in the mnemonic */
     PTX_OP_CVTA, /* space; PTX_F_TO: from generic to the space */
     PTX_OP_ISSPACEP,
     PTX_OP_LD,
@@ -459,6 +463,8 @@ static inline int64_t ptx_operand_offset(const ptx_operand_t *o)
 /* Operands: `dst_count` destinations first, then the sources in PTX's order. All are in
  * ptx_function_t.operands from `operand_first` on; see ptx_dst() and ptx_src().
  *   setp, set, shfl, match, elect   p|q gives two destinations
+ *   .cc            the carry is a second destination; addc, subc, madc: and a last source, a
+ *                  predicate register of the function's that has no name in the text
  *   ld, atom       dst, address, further sources
  *   st, red        address, value...       (no destination)
  *   call           1 destination: VECTOR of VAR or REG (NONE without result), one, or as many as

@@ -187,8 +187,8 @@ static const struct {
     uint32_t flags;
     const char *shape;
 } opcodes[] = {
-    {"add", PTX_OP_ADD, 1, 1, C_ROUND, FTZ | SAT | PTX_F_CC, "t=tt"},
-    {"sub", PTX_OP_SUB, 1, 1, C_ROUND, FTZ | SAT | PTX_F_CC, "t=tt"},
+    {"add", PTX_OP_ADD, 1, 2, C_ROUND, FTZ | SAT | PTX_F_CC, "t=tt"},
+    {"sub", PTX_OP_SUB, 1, 2, C_ROUND, FTZ | SAT | PTX_F_CC, "t=tt"},
     {"mul", PTX_OP_MUL, 1, 1, C_ROUND | C_MUL, FTZ | SAT, "m=tt"},
     {"mad", PTX_OP_MAD, 1, 1, C_ROUND | C_MUL, FTZ | SAT | PTX_F_CC, "m=ttm"},
     {"mul24", PTX_OP_MUL24, 1, 1, C_MUL, 0, "t=tt"},
@@ -224,7 +224,7 @@ static const struct {
     {"shr", PTX_OP_SHR, 1, 1, 0, 0, "t=tu"},
     {"shf", PTX_OP_SHF, 1, 1, C_SHF, 0, "t=ttu"},
     {"prmt", PTX_OP_PRMT, 1, 1, C_PRMT, 0, "t=ttt"},
-    {"fma", PTX_OP_FMA, 1, 1, C_ROUND, FTZ | SAT | PTX_F_RELU | PTX_F_OOB, "t=ttt"},
+    {"fma", PTX_OP_FMA, 1, 2, C_ROUND, FTZ | SAT | PTX_F_RELU | PTX_F_OOB, "t=ttt"},
     {"rcp", PTX_OP_RCP, 1, 1, C_ROUND, FTZ | PTX_F_APPROX, "t=t"},
     {"sqrt", PTX_OP_SQRT, 1, 1, C_ROUND, FTZ | PTX_F_APPROX, "t=t"},
     {"rsqrt", PTX_OP_RSQRT, 1, 1, 0, FTZ | PTX_F_APPROX, "t=t"},
@@ -240,7 +240,7 @@ static const struct {
     {"selp", PTX_OP_SELP, 1, 1, 0, 0, "t=ttq"},
     {"slct", PTX_OP_SLCT, 2, 2, 0, FTZ, "t=ttT"},
     {"mov", PTX_OP_MOV, 1, 1, C_VEC, 0, "M=M"},
-    {"cvt.pack", PTX_OP_CVT, 2, 3, 0, SAT, "u=uu?u"},
+    {"cvt.pack", PTX_OP_PACK, 1, 3, C_LOOSE, SAT, "u=uu?u"},
     {"cvt", PTX_OP_CVT, 2, 2, C_ROUND, FTZ | SAT | PTX_F_RELU | PTX_F_SATFINITE, "r=R?R"},
     {"cvta", PTX_OP_CVTA, 1, 1, C_SPACE, PTX_F_TO, "t=t"},
     {"isspacep", PTX_OP_ISSPACEP, 0, 0, C_SPACE, 0, "p=*"},
@@ -446,9 +446,17 @@ static bool apply_word(ptx_instr_t *in, size_t opcode, const char *word)
     return (classes & C_LOOSE) != 0;
 }
 
+/* Can it take f16 or bf16 and give f32? */
+static bool mixes(unsigned op)
+{
+    return op == PTX_OP_ADD || op == PTX_OP_SUB || op == PTX_OP_FMA;
+}
+
 static bool types_fit(const ptx_instr_t *in)
 {
     bool is_float = ptx_type_is_float(in->type);
+    if (mixes(in->op) && in->type2 != PTX_TYPE_NONE)
+        return in->type == PTX_F32 && (in->type2 == PTX_F16 || in->type2 == PTX_BF16);
     switch (in->op) {
     case PTX_OP_MUL:
     case PTX_OP_MAD:
@@ -508,6 +516,8 @@ ptx_decode_t ptx_decode(const char *mnemonic, ptx_mnemonic_t *out, char *word, s
         return PTX_BAD_TYPES;
     out->instr = in;
     out->shape = opcodes[opcode].shape;
+    if (in.type2 != PTX_TYPE_NONE && mixes(in.op)) /* the last operand and the result are f32 */
+        out->shape = in.op == PTX_OP_FMA ? "t=TTt" : "t=Tt";
     if (in.op == PTX_OP_BAR && in.mode == PTX_BAR_RED)
         out->shape = "t=u*?q";
     if (in.op == PTX_OP_ATOM && in.mode != PTX_ATOM_CAS)

@@ -65,6 +65,7 @@ typedef struct {
     uint64_t local_size, args_size;
     uint32_t local_align;
     bool calls_indirect, has_barrier;
+    uint32_t carry; /* the register that stands for the condition code, + 1; 0: not used yet */
 } ptx_body_t;
 
 typedef struct {

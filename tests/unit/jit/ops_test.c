@@ -541,15 +541,15 @@ static void not_covered_is_said(void **state)
 {
     (void)state;
     static const char TEXT[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
-                               ".visible .entry k()\n{\n.reg .b32 %r<4>;\n"
-                               "add.cc.u32 %r1, %r2, %r3;\naddc.u32 %r1, %r2, %r3;\nret;\n}\n";
+                               ".visible .entry k()\n{\n.reg .b16 %h<5>;\n"
+                               "fma.rn.oob.f16 %h1, %h2, %h3, %h4;\nret;\n}\n";
     ptx_module_t *module;
     char text[512] = "";
     cpu_jit_log_t log = {text, sizeof text, 0};
     assert_int_equal(ptx_parse(TEXT, strlen(TEXT), NULL, &module), GB_OK);
     assert_int_equal(cpu_jit_covers(module, &log), GB_ERR_UNSUPPORTED);
     assert_non_null(strstr(text, "line 7"));
-    assert_non_null(strstr(text, "add.cc.u32"));
+    assert_non_null(strstr(text, "fma.rn.oob.f16"));
     ptx_module_free(module);
 }
 
