@@ -74,23 +74,133 @@ static uint64_t ref_mad128(const pt_op_t *op, const uint64_t *in)
     return (uint64_t)(p >> 64) + in[3] + (uint64_t)(sum >> 64);
 }
 
+static uint64_t ref_mad128_unsigned(const pt_op_t *op, const uint64_t *in)
+{
+    unsigned __int128 p = (unsigned __int128)in[0] * in[1];
+    unsigned __int128 sum = (uint64_t)p + (unsigned __int128)in[2];
+    (void)op;
+    return (uint64_t)(p >> 64) + in[3] + (uint64_t)(sum >> 64);
+}
+
+static uint64_t carry128(const uint64_t *in, bool borrow)
+{
+    unsigned __int128 a = (unsigned __int128)in[1] << 64 | in[0];
+    unsigned __int128 b = (unsigned __int128)in[3] << 64 | in[2];
+    return borrow ? (a < b ? UINT64_MAX : 0) : (unsigned __int128)(a + b) < a;
+}
+
+static uint64_t ref_carry128(const pt_op_t *op, const uint64_t *in)
+{
+    (void)op;
+    return carry128(in, false);
+}
+
+static uint64_t ref_borrow128(const pt_op_t *op, const uint64_t *in)
+{
+    (void)op;
+    return carry128(in, true);
+}
+
+/* The carry of (low product + in[3] + (the carry of (high product + in[2]))). */
+static uint64_t two_carries(uint64_t high, uint64_t low, const uint64_t *in, unsigned bits)
+{
+    unsigned __int128 first = (unsigned __int128)pt_low(high, bits) + in[2];
+    unsigned __int128 second = (unsigned __int128)pt_low(low, bits) + in[3] + (first >> bits);
+    return (uint64_t)(second >> bits);
+}
+
+static uint64_t ref_hi_carry_u(const pt_op_t *op, const uint64_t *in)
+{
+    uint64_t p = in[0] * in[1];
+    (void)op;
+    return two_carries(p >> 32, p, in, 32);
+}
+
+static uint64_t ref_hi_carry_s(const pt_op_t *op, const uint64_t *in)
+{
+    uint64_t p = (uint64_t)(pt_signed(in[0], 32) * pt_signed(in[1], 32));
+    (void)op;
+    return two_carries(p >> 32, p, in, 32);
+}
+
+static uint64_t ref_hi_carry_u64(const pt_op_t *op, const uint64_t *in)
+{
+    unsigned __int128 p = (unsigned __int128)in[0] * in[1];
+    (void)op;
+    return two_carries((uint64_t)(p >> 64), (uint64_t)p, in, 64);
+}
+
+static uint64_t ref_hi_carry_s64(const pt_op_t *op, const uint64_t *in)
+{
+    unsigned __int128 p = (unsigned __int128)((__int128)(int64_t)in[0] * (int64_t)in[1]);
+    (void)op;
+    return two_carries((uint64_t)(p >> 64), (uint64_t)p, in, 64);
+}
+
 static void add_body(const char *shape, pt_ref_t ref, const char *name, const char *body)
 {
     pt_row_t *row = pt_add(shape, ref, "%s", name);
     row->body = body;
 }
 
+/* `name` and `body` with a type in place of every @. */
+static void add_typed(const char *shape, pt_ref_t ref, const char *name, const char *body,
+                      const char *type)
+{
+    static char texts[64][512];
+    static unsigned used;
+    char *out = texts[used++], words[64];
+    for (unsigned k = 0; k < 2; k++) {
+        const char *from = k ? body : name;
+        char *to = k ? out : words;
+        for (; *from; from++) {
+            if (*from == '@') {
+                memcpy(to, type, 3);
+                to += 3;
+            } else {
+                *to++ = *from;
+            }
+        }
+        *to = 0;
+    }
+    add_body(shape, ref, words, out);
+}
+
 static void test_carry(void **state)
 {
     (void)state;
-    add_body("d=wwww", ref_wide_add, "add.cc.u32 addc.u32",
-             "add.cc.u32 %w5, %w1, %w3; addc.u32 %w6, %w2, %w4; mov.b64 %d0, {%w5, %w6};");
-    add_body("d=wwww", ref_wide_sub, "sub.cc.u32 subc.u32",
-             "sub.cc.u32 %w5, %w1, %w3; subc.u32 %w6, %w2, %w4; mov.b64 %d0, {%w5, %w6};");
-    add_body("d=wwww", ref_wide_add, "add.cc.s32 addc.s32",
-             "add.cc.s32 %w5, %w1, %w3; addc.s32 %w6, %w2, %w4; mov.b64 %d0, {%w5, %w6};");
-    add_body("d=wwww", ref_wide_sub, "sub.cc.s32 subc.s32",
-             "sub.cc.s32 %w5, %w1, %w3; subc.s32 %w6, %w2, %w4; mov.b64 %d0, {%w5, %w6};");
+    for (unsigned k = 0; k < 2; k++) {
+        const char *type = k ? "s32" : "u32", *wide = k ? "s64" : "u64";
+        add_typed("d=wwww", ref_wide_add, "add.cc.@ addc.@",
+                  "add.cc.@ %w5, %w1, %w3; addc.@ %w6, %w2, %w4; mov.b64 %d0, {%w5, %w6};", type);
+        add_typed("d=wwww", ref_wide_sub, "sub.cc.@ subc.@",
+                  "sub.cc.@ %w5, %w1, %w3; subc.@ %w6, %w2, %w4; mov.b64 %d0, {%w5, %w6};", type);
+        add_typed("w=wwww", ref_carry, "addc.cc.@",
+                  "add.cc.@ %w5, %w1, %w3; addc.cc.@ %w6, %w2, %w4; addc.@ %w0, 0, 0;", type);
+        add_typed("w=wwww", ref_borrow, "subc.cc.@",
+                  "sub.cc.@ %w5, %w1, %w3; subc.cc.@ %w6, %w2, %w4; subc.@ %w0, 0, 0;", type);
+        add_typed("d=dddd", ref_add128, "add.cc.@ addc.@",
+                  "add.cc.@ %d5, %d1, %d3; addc.@ %d0, %d2, %d4;", wide);
+        add_typed("d=dddd", ref_sub128, "sub.cc.@ subc.@",
+                  "sub.cc.@ %d5, %d1, %d3; subc.@ %d0, %d2, %d4;", wide);
+        add_typed("d=dddd", ref_carry128, "addc.cc.@",
+                  "add.cc.@ %d5, %d1, %d3; addc.cc.@ %d6, %d2, %d4; addc.@ %d0, 0, 0;", wide);
+        add_typed("d=dddd", ref_borrow128, "subc.cc.@",
+                  "sub.cc.@ %d5, %d1, %d3; subc.cc.@ %d6, %d2, %d4; subc.@ %d0, 0, 0;", wide);
+        add_typed("d=dddd", k ? ref_mad128 : ref_mad128_unsigned, "mad.lo.cc.@ madc.hi.@",
+                  "mad.lo.cc.@ %d5, %d1, %d2, %d3; madc.hi.@ %d0, %d1, %d2, %d4;", wide);
+        /* Carries out of the upper and of the lower half of a product. */
+        add_typed("w=wwww", k ? ref_hi_carry_s : ref_hi_carry_u,
+                  "mad.hi.cc.@ madc.lo.@ madc.lo.cc.@",
+                  "mad.hi.cc.@ %w5, %w1, %w2, %w3; madc.lo.cc.@ %w6, %w1, %w2, %w4;"
+                  "madc.lo.@ %w0, 0, 0, 0;",
+                  type);
+        add_typed("d=dddd", k ? ref_hi_carry_s64 : ref_hi_carry_u64,
+                  "mad.hi.cc.@ madc.lo.@ madc.lo.cc.@ madc.hi.cc.@",
+                  "mad.hi.cc.@ %d5, %d1, %d2, %d3; madc.lo.cc.@ %d6, %d1, %d2, %d4;"
+                  "madc.hi.cc.@ %d7, 0, 0, 0; madc.lo.@ %d8, 0, 0, 0; add.s64 %d0, %d7, %d8;",
+                  wide);
+    }
     /* The example of the manual: the upper words of a product of four. */
     add_body("d=wwww", ref_wide_mul, "mad.lo.cc.u32 madc.hi.u32 madc.hi.cc.u32",
              "mul.hi.u32 %w6, %w1, %w3; mad.lo.cc.u32 %w6, %w2, %w3, %w6;"
@@ -98,18 +208,8 @@ static void test_carry(void **state)
              "madc.hi.cc.u32 %w7, %w1, %w4, %w7; addc.u32 %w8, 0, 0;"
              "mad.lo.cc.u32 %w7, %w2, %w4, %w7; madc.hi.u32 %w8, %w2, %w4, %w8;"
              "mov.b64 %d0, {%w7, %w8};");
-    add_body("w=wwww", ref_carry, "addc.cc.u32",
-             "add.cc.u32 %w5, %w1, %w3; addc.cc.u32 %w6, %w2, %w4; addc.u32 %w0, 0, 0;");
-    add_body("w=wwww", ref_borrow, "subc.cc.u32",
-             "sub.cc.u32 %w5, %w1, %w3; subc.cc.u32 %w6, %w2, %w4; subc.u32 %w0, 0, 0;");
-    add_body("d=dddd", ref_add128, "add.cc.u64 addc.u64",
-             "add.cc.u64 %d5, %d1, %d3; addc.u64 %d0, %d2, %d4;");
-    add_body("d=dddd", ref_sub128, "sub.cc.s64 subc.s64",
-             "sub.cc.s64 %d5, %d1, %d3; subc.s64 %d0, %d2, %d4;");
-    add_body("d=dddd", ref_mad128, "mad.lo.cc.s64 madc.hi.s64",
-             "mad.lo.cc.s64 %d5, %d1, %d2, %d3; madc.hi.s64 %d0, %d1, %d2, %d4;");
     /* The code outlives a branch that only some lanes take. */
-    add_body("d=wwww", ref_wide_add, "add.cc.u32 addc.u32 apart",
+    add_body("d=wwww", ref_wide_add, "add.cc.u32 addc.u32",
              "{ add.cc.u32 %w5, %w1, %w3; setp.lt.u32 %p5, %w1, 32; @%p5 bra Over;"
              "mov.u32 %w6, 3; Over: addc.u32 %w6, %w2, %w4; mov.b64 %d0, {%w5, %w6}; }");
     pt_run_rows();

@@ -3,6 +3,7 @@
 #include "tests/ptx/pt_device.h"
 
 #include <fenv.h>
+#include <immintrin.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -199,6 +200,7 @@ static void test_exact(void **state)
     pt_add("f=f", ref_neg, "neg.f32");
     pt_add("f=f", ref_neg, "neg.ftz.f32");
     pt_add("f=f", ref_abs, "abs.f32");
+    pt_add("f=f", ref_abs, "abs.ftz.f32");
     pt_add("f=ff", ref_min, "min.f32");
     pt_add("f=ff", ref_max, "max.f32");
     pt_add("f=ff", ref_min, "min.ftz.f32");
@@ -391,6 +393,51 @@ static void add_approximation(pt_ref_t ref, const char *name, pt_compare_t compa
     row->is_open = is_open;
 }
 
+/* approx.ftz.f64: 20 bits of the mantissa of either, the lower word is not looked at. */
+static uint64_t upper_word(uint64_t bits)
+{
+    double v = pt_f64(bits & 0xffffffff00000000);
+    return pt_bits64(fpclassify(v) == FP_SUBNORMAL ? copysign(0.0, v) : v);
+}
+
+static uint64_t ref_gross_rcp(const pt_op_t *op, const uint64_t *in)
+{
+    (void)op;
+    double r = 1.0 / pt_f64(upper_word(in[0]));
+    return pt_bits64(fpclassify(r) == FP_SUBNORMAL ? copysign(0.0, r) : r);
+}
+
+static uint64_t ref_gross_rsqrt(const pt_op_t *op, const uint64_t *in)
+{
+    (void)op;
+    return pt_bits64(1.0 / sqrt(pt_f64(upper_word(in[0]))));
+}
+
+static uint64_t ref_rsqrt64(const pt_op_t *op, const uint64_t *in)
+{
+    (void)op;
+    return pt_bits64(1.0 / sqrt(pt_f64(in[0])));
+}
+
+static uint64_t ref_zero(const pt_op_t *op, const uint64_t *in)
+{
+    (void)op;
+    (void)in;
+    return 0;
+}
+
+static void test_gross(void **state)
+{
+    (void)state;
+    within(pt_add("g=g", ref_gross_rcp, "rcp.approx.ftz.f64"), PT_RATIO, 0x1p-19);
+    within(pt_add("g=g", ref_gross_rsqrt, "rsqrt.approx.ftz.f64"), PT_RATIO, 0x1p-19);
+    within(pt_add("g=g", ref_rsqrt64, "rsqrt.approx.f64"), PT_ULP, 2);
+    pt_row_t *row = pt_add("w=g", ref_zero, "rcp.approx.ftz.f64 rsqrt.approx.ftz.f64");
+    row->body = "rcp.approx.ftz.f64 %g4, %g1; rsqrt.approx.ftz.f64 %g5, %g1; mov.b64 %d5, %g4;"
+                "mov.b64 %d6, %g5; or.b64 %d5, %d5, %d6; cvt.u32.u64 %w0, %d5;";
+    pt_run_rows();
+}
+
 static void test_approximations(void **state)
 {
     (void)state;
@@ -403,6 +450,7 @@ static void test_approximations(void **state)
     add_approximation(ref_cos, "cos.approx", PT_ABS, 0x1p-14, far_from_zero);
     within(pt_add("f=f", ref_tanh, "tanh.approx.f32"), PT_ABS, 0x1p-10);
     within(pt_add("f=ff", ref_div, "div.full.f32"), PT_ULP, 2);
+    within(pt_add("f=ff", ref_div, "div.full.ftz.f32"), PT_ULP, 2);
     pt_row_t *row = pt_add("f=ff", ref_div, "div.approx.f32");
     within(row, PT_ULP, 2);
     row->is_open = odd_divisor;
@@ -457,40 +505,37 @@ static uint64_t ref_slct(const pt_op_t *op, const uint64_t *in)
     return c >= 0.0f ? in[0] : in[1];
 }
 
+/* An f32 that is subnormal is none as f64: it is looked at as it is. */
+#define CLASS(op, in) ((op)->bits == 64 ? fpclassify(pt_f64((in)[0])) : fpclassify(pt_f32((in)[0])))
+
 static uint64_t ref_finite(const pt_op_t *op, const uint64_t *in)
 {
-    (void)op;
-    return isfinite(pt_f32(in[0])) != 0;
+    return CLASS(op, in) != FP_INFINITE && CLASS(op, in) != FP_NAN;
 }
 
 static uint64_t ref_infinite(const pt_op_t *op, const uint64_t *in)
 {
-    (void)op;
-    return isinf(pt_f32(in[0])) != 0;
+    return CLASS(op, in) == FP_INFINITE;
 }
 
 static uint64_t ref_number(const pt_op_t *op, const uint64_t *in)
 {
-    (void)op;
-    return !isnan(pt_f32(in[0]));
+    return CLASS(op, in) != FP_NAN;
 }
 
 static uint64_t ref_notanumber(const pt_op_t *op, const uint64_t *in)
 {
-    (void)op;
-    return isnan(pt_f32(in[0])) != 0;
+    return CLASS(op, in) == FP_NAN;
 }
 
 static uint64_t ref_normal(const pt_op_t *op, const uint64_t *in)
 {
-    (void)op;
-    return isnormal(pt_f32(in[0])) != 0;
+    return CLASS(op, in) == FP_NORMAL;
 }
 
 static uint64_t ref_subnormal(const pt_op_t *op, const uint64_t *in)
 {
-    (void)op;
-    return fpclassify(pt_f32(in[0])) == FP_SUBNORMAL;
+    return CLASS(op, in) == FP_SUBNORMAL;
 }
 
 static void test_comparisons(void **state)
@@ -513,20 +558,60 @@ static void test_comparisons(void **state)
     pt_add("f=fff", ref_slct, "slct.f32.f32");
     pt_add("w=wwf", ref_slct, "slct.ftz.u32.f32");
     pt_add("p=f", ref_finite, "testp.finite.f32");
+    pt_add("p=g", ref_finite, "testp.finite.f64");
     pt_add("p=f", ref_infinite, "testp.infinite.f32");
+    pt_add("p=g", ref_infinite, "testp.infinite.f64");
     pt_add("p=f", ref_number, "testp.number.f32");
+    pt_add("p=g", ref_number, "testp.number.f64");
     pt_add("p=f", ref_notanumber, "testp.notanumber.f32");
+    pt_add("p=g", ref_notanumber, "testp.notanumber.f64");
     pt_add("p=f", ref_normal, "testp.normal.f32");
+    pt_add("p=g", ref_normal, "testp.normal.f64");
     pt_add("p=f", ref_subnormal, "testp.subnormal.f32");
+    pt_add("p=g", ref_subnormal, "testp.subnormal.f64");
     pt_run_rows();
+}
+
+/* What the program sets for itself (a mathematical library may, or -ffast-math) is not the device's
+ * business: neither that of the thread that opens it nor that of the one that launches. */
+static void test_mode_of_the_host(void **state)
+{
+    unsigned before = _mm_getcsr(), odd = before | 0x8040 | 3 << 13; /* FTZ, DAZ, toward zero */
+    const struct {
+        float x, y, sum;
+    } cases[] = {{0x1p-130f, 0x1p-131f, 0x1.8p-130f}, {1.0f, 0x1.8p-24f, 1.0f + 0x1p-23f}};
+    (void)state;
+    _mm_setcsr(odd);
+    CUmodule module =
+        pt_load(".version 7.0\n.target sm_70\n.address_size 64\n"
+                ".visible .entry sum(.param .u64 p)\n{\n.reg .b64 %d<2>; .reg .f32 %f<4>;\n"
+                "ld.param.u64 %d1, [p]; ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4];\n"
+                "add.rn.f32 %f3, %f1, %f2; st.global.f32 [%d1+8], %f3; ret;\n}\n");
+    for (unsigned i = 0; i < 2; i++) {
+        float in[3] = {cases[i].x, cases[i].y, 0}, out[3];
+        CUdeviceptr p = pt_upload(in, sizeof in);
+        void *params[] = {&p};
+        pt_launch(pt_function(module, "sum"), (pt_dim_t){1, 1, 1}, (pt_dim_t){1, 1, 1}, 0, params);
+        pt_download(out, p, sizeof out);
+        pt_free(p);
+        assert_memory_equal(&out[2], &cases[i].sum, sizeof out[2]);
+    }
+    assert_int_equal(_mm_getcsr() & ~0x3fu, odd & ~0x3fu);
+    pt_unload(module);
+    _mm_setcsr(before);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),          cmocka_unit_test(test_double),
-        cmocka_unit_test(test_pairs),          cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_approximations), cmocka_unit_test(test_comparisons),
+        cmocka_unit_test(test_mode_of_the_host),
+        cmocka_unit_test(test_gross),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_double),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_approximations),
+        cmocka_unit_test(test_comparisons),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

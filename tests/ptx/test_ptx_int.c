@@ -104,6 +104,22 @@ static uint64_t ref_mad24_lo(const pt_op_t *op, const uint64_t *in)
     return product24(op, in) + in[2];
 }
 
+static uint64_t saturated(int64_t v)
+{
+    return (uint64_t)(v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v);
+}
+
+static uint64_t ref_mad24_hi(const pt_op_t *op, const uint64_t *in)
+{
+    uint64_t high = product24(op, in) >> 16;
+    return op->sat ? saturated(pt_signed(high, 32) + pt_signed(in[2], 32)) : high + in[2];
+}
+
+static uint64_t ref_mad_hi_sat(const pt_op_t *op, const uint64_t *in)
+{
+    return saturated(pt_signed((uint64_t)(product(op, in) >> 32), 32) + pt_signed(in[2], 32));
+}
+
 static uint64_t ref_sad(const pt_op_t *op, const uint64_t *in)
 {
     bool less = op->is_signed ? s(op, in[0]) < s(op, in[1]) : u(op, in[0]) < u(op, in[1]);
@@ -355,6 +371,7 @@ static void test_arithmetic(void **state)
     pt_add("w=hh", ref_mul_lo, "mul.wide.s16");
     pt_add("d=ww", ref_mul_lo, "mul.wide.u32");
     pt_add("d=ww", ref_mul_lo, "mul.wide.s32");
+    pt_add("w=hhw", ref_mad_lo, "mad.wide.u16");
     pt_add("w=hhw", ref_mad_lo, "mad.wide.s16");
     pt_add("d=wwd", ref_mad_lo, "mad.wide.u32");
     pt_add("d=wwd", ref_mad_lo, "mad.wide.s32");
@@ -364,7 +381,12 @@ static void test_arithmetic(void **state)
     pt_add("w=ww", ref_mul24_lo, "mul24.lo.s32");
     pt_add("w=ww", ref_mul24_hi, "mul24.hi.u32");
     pt_add("w=ww", ref_mul24_hi, "mul24.hi.s32");
+    pt_add("w=www", ref_mad24_lo, "mad24.lo.u32");
     pt_add("w=www", ref_mad24_lo, "mad24.lo.s32");
+    pt_add("w=www", ref_mad24_hi, "mad24.hi.u32");
+    pt_add("w=www", ref_mad24_hi, "mad24.hi.s32");
+    pt_add("w=www", ref_mad24_hi, "mad24.hi.sat.s32");
+    pt_add("w=www", ref_mad_hi_sat, "mad.hi.sat.s32");
     pt_add("w=www", ref_dp4a, "dp4a.u32.u32");
     pt_add("w=www", ref_dp4a, "dp4a.s32.s32");
     pt_add("w=www", ref_dp4a, "dp4a.s32.u32");
@@ -392,6 +414,8 @@ static void test_bits(void **state)
     for (unsigned i = 0; i < 6; i++) {
         const char *t = int_types[i];
         with_sources(pt_add(shaped(t, "t=tw"), ref_shr, "shr.%s", t), shaped(t, "ts"));
+        if (t[0] == 'u')
+            with_sources(pt_add(shaped(t, "t=tw"), ref_shr, "shr.b%s", t + 1), shaped(t, "ts"));
     }
     for (unsigned i = 1; i < 3; i++) {
         const char *t = bit_types[i];

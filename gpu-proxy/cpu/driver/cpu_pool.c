@@ -1,5 +1,6 @@
 #include "gpu-proxy/cpu/driver/cpu_pool.h"
 
+#include <immintrin.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -210,6 +211,24 @@ static CUresult run_pieces(cpu_op_t *op, cpu_seat_t *seat, uint64_t first, bool 
     return result;
 }
 
+/* Kernels round and treat subnormal numbers as PTX says, whatever the program has set for the thread
+ * that starts them, or that started this one. */
+enum { FLOAT_MODE = 0x1f80, FLOAT_FLAGS = 0x3f };
+
+static unsigned enter_float_mode(void)
+{
+    unsigned mode = _mm_getcsr();
+    if ((mode & ~(unsigned)FLOAT_FLAGS) != FLOAT_MODE)
+        _mm_setcsr(FLOAT_MODE);
+    return mode;
+}
+
+static void leave_float_mode(unsigned mode)
+{
+    if ((mode & ~(unsigned)FLOAT_FLAGS) != FLOAT_MODE)
+        _mm_setcsr(mode);
+}
+
 static CUresult run_guarded(cpu_op_t *op, cpu_seat_t *seat, uint64_t first, bool *stuck)
 {
     cpu_guard_t guard;
@@ -246,7 +265,9 @@ void cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat)
     atomic_fetch_add_explicit(&cpu_engine.working, 1, memory_order_relaxed);
     call_worker();
     cpu_engine_unlock();
+    unsigned mode = enter_float_mode();
     CUresult result = run_guarded(op, seat, first, &stuck);
+    leave_float_mode(mode);
     if (result)
         cpu_sched_fault(op->stream->lanes, result);
     cpu_engine_lock();
