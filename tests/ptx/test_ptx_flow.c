@@ -203,6 +203,54 @@ static void test_cases(void **state)
     pt_free(d_in);
 }
 
+/* A kernel of so many parts that the compiler keeps registers and masks in memory */
+static void test_many_parts(void **state)
+{
+    enum { PARTS = 150, THREADS = 100, TEXT = 32768 };
+    static char code[TEXT], text[TEXT + 2048];
+    uint32_t in[THREADS], out[THREADS], seed = 5;
+    int n = snprintf(code, sizeof code, "mov.u32 %%r9, 1; mov.u32 %%r5, 7;\n");
+    (void)state;
+    for (unsigned k = 0; k < PARTS; k++)
+        n += snprintf(code + n, sizeof code - (size_t)n,
+                      "and.b32 %%r4, %%r3, %u; setp.eq.u32 %%p1, %%r4, 0; @%%p1 bra A%u;\n"
+                      "mad.lo.s32 %%r9, %%r9, 3, %%r5; bra B%u;\nA%u: xor.b32 %%r5, %%r5, %u;\n"
+                      "B%u: add.s32 %%r9, %%r9, %%r1;\n",
+                      1u << k % 8, k, k, k, k, k);
+    assert_true((size_t)n < sizeof code);
+    n = snprintf(text, sizeof text,
+                 ".version 7.0\n.target sm_70\n.address_size 64\n"
+                 ".visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
+                 ".reg .b32 %%r<20>; .reg .b64 %%d<12>; .reg .pred %%p<8>;\n"
+                 "ld.param.u64 %%d1, [in]; ld.param.u64 %%d5, [out]; mov.u32 %%r1, %%tid.x;\n"
+                 "mul.wide.u32 %%d3, %%r1, 4; add.s64 %%d1, %%d1, %%d3; add.s64 %%d5, %%d5, %%d3;\n"
+                 "ld.global.u32 %%r3, [%%d1];\n%s\nst.global.u32 [%%d5], %%r9; ret;\n}\n",
+                 code);
+    assert_true((size_t)n < sizeof text);
+    for (unsigned i = 0; i < THREADS; i++)
+        in[i] = pt_random(&seed) % 256;
+    CUmodule module = pt_load(text);
+    CUdeviceptr d_in = pt_upload(in, sizeof in), d_out = pt_upload(NULL, sizeof out);
+    pt_dim_t one = {1, 1, 1}, block = {THREADS, 1, 1};
+    void *params[] = {&d_in, &d_out};
+    pt_launch(pt_function(module, "k"), one, block, 0, params);
+    pt_download(out, d_out, sizeof out);
+    for (unsigned i = 0; i < THREADS; i++) {
+        uint32_t r = 1, x = 7;
+        for (unsigned k = 0; k < PARTS; k++) {
+            if (in[i] & 1u << k % 8)
+                r = r * 3 + x;
+            else
+                x ^= k;
+            r += i;
+        }
+        assert_int_equal(out[i], r);
+    }
+    pt_free(d_in);
+    pt_free(d_out);
+    pt_unload(module);
+}
+
 /* Named barriers: the first 64 threads meet at one, the others at another, twice each; a producer
  * arrives without waiting. */
 static void test_named_barriers(void **state)
@@ -269,6 +317,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_many_parts),
         cmocka_unit_test(test_named_barriers),
         cmocka_unit_test(test_special),
     };

@@ -70,12 +70,35 @@ static unsigned arguments(const ptx_operand_t *list)
     return list->kind == PTX_OPERAND_VECTOR ? list->count : 0;
 }
 
+/* Arguments are variables of the function itself: not a kernel's parameters, nor anybody else's. */
+static bool own_variables(const ptx_module_t *module, const ptx_function_t *f,
+                          const ptx_operand_t *list)
+{
+    for (unsigned n = 0; n < arguments(list); n++) {
+        const ptx_operand_t *o = ptx_element(f, list, n);
+        if (o->kind != PTX_OPERAND_VAR) {
+            continue;
+        }
+        uint32_t owner = module->vars[o->index].owner;
+        if (owner == PTX_NONE || module->functions[owner].instrs != f->instrs ||
+            (f->is_kernel && o->index >= f->param_first &&
+             o->index - f->param_first < f->param_count)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool cpu_call_covered(const ptx_module_t *module, const ptx_function_t *f, const ptx_instr_t *i)
 {
     if (i->op != PTX_OP_CALL) {
         return i->type != PTX_B128;
     }
     const ptx_operand_t *callee = ptx_src(f, i, 0);
+    if (!own_variables(module, f, ptx_src(f, i, 1)) ||
+        !own_variables(module, f, ptx_dst(f, i, 0))) {
+        return false;
+    }
     if (callee->kind != PTX_OPERAND_FUNC) {
         return true;
     }

@@ -3,6 +3,7 @@
  * gen_flow.c     the function: groups, masks, states; gen_parts.c: where lanes may part
  * gen_fast.c     nodes with every lane active; gen_masked.c: with masks
  * gen_value.c    registers and operands as scalars, affine pairs and vectors
+ * gen_slot.c     where registers are kept
  * gen_instr.c    which generator an instruction belongs to; guards
  * gen_affine.c   instructions whose result is affine over the lanes
  * gen_int.c      integer arithmetic, logic, shifts, bits
@@ -93,9 +94,12 @@ typedef struct cpu_gen {
     unsigned limit_count;
     block_t setup; /* the end of the entry block: where launch values are read */
 
-    /* per register and strip: allocas of the base or vector, and of the inner index */
+    /* per register and strip: allocas of the base or vector, and of the inner index; of registers that
+     * pass, the value itself, written last */
     val_t *slots, *slots_index;
     val_t *inner, *inner_index; /* of homed registers, within loops without barriers; or NULL */
+    val_t seen;                 /* alloca: see gen_keep_in_memory */
+    bool *passing; /* per register: never alive where a node begins, so that it needs no alloca */
     /* per node and strip: allocas of waiting lanes; and of lanes behind a barrier */
     val_t *waiting, *arrived;
 
@@ -178,13 +182,22 @@ val_t gen_materialise(cpu_gen_t *gen, const cpu_form_t *form, val_t base, val_t 
 void gen_write(cpu_gen_t *gen, const ptx_operand_t *dst, val_t v, unsigned ptx_type);
 void gen_write_affine(cpu_gen_t *gen, const ptx_operand_t *dst, const cpu_form_t *form, val_t base,
                       val_t index);
-val_t gen_slot(cpu_gen_t *gen, uint32_t reg, unsigned g);
-bool gen_uses_inner(const cpu_gen_t *gen, uint32_t reg); /* in gen->node */
+type_t gen_reg_type(cpu_gen_t *gen, uint32_t reg);                     /* of the alloca */
+val_t gen_thread_vector(cpu_gen_t *gen, val_t scalar, int64_t stride); /* i32 lanes */
+
+/* ---- gen_slot.c: registers as they are kept, for strip gen->g ---- */
+void gen_make_slots(cpu_gen_t *gen);
+/* The alloca is to stay one: as if others saw it. */
+void gen_keep_in_memory(cpu_gen_t *gen, val_t slot);
+val_t gen_slot(cpu_gen_t *gen, uint32_t reg, unsigned g); /* not of registers that pass */
+bool gen_uses_inner(const cpu_gen_t *gen, uint32_t reg);  /* in gen->node */
 val_t gen_slot_index(cpu_gen_t *gen, uint32_t reg, unsigned g);
 val_t gen_slot_load(cpu_gen_t *gen, type_t type, val_t slot);
 void gen_slot_store(cpu_gen_t *gen, val_t v, val_t slot);
-type_t gen_reg_type(cpu_gen_t *gen, uint32_t reg);                     /* of the alloca */
-val_t gen_thread_vector(cpu_gen_t *gen, val_t scalar, int64_t stride); /* i32 lanes */
+val_t gen_load_slot(cpu_gen_t *gen, uint32_t reg, type_t t);
+void gen_store_slot(cpu_gen_t *gen, uint32_t reg, val_t v);
+val_t gen_load_index(cpu_gen_t *gen, uint32_t reg);
+void gen_store_index(cpu_gen_t *gen, uint32_t reg, val_t v);
 
 /* ---- instructions: each generates gen->i for strip gen->g ---- */
 void gen_instr(cpu_gen_t *gen, const ptx_instr_t *i); /* for all strips, with its guard */

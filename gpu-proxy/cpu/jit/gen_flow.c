@@ -131,31 +131,15 @@ val_t gen_branch_predicate(cpu_gen_t *gen, const cpu_node_t *n, unsigned g, bool
     return gen_read(gen, &o, PTX_PRED, vec);
 }
 
-static void make_slots(cpu_gen_t *gen)
+enum { MASK_BYTES = 8, MOST_MASK_VALUES = 64 };
+
+/* As values, masks would be alive everywhere: each of them a phi wherever control joins, which is
+ * quadratic. So the many of a large kernel stay in memory. */
+static val_t masks_in_memory(cpu_gen_t *gen, uint32_t count)
 {
-    uint32_t regs = gen->f->reg_count, G = gen->G;
-    gen->slots = cpu_arena_alloc(gen->arena, regs * G + 1, sizeof *gen->slots);
-    gen->slots_index = cpu_arena_alloc(gen->arena, regs * G + 1, sizeof *gen->slots);
-    gen->inner = cpu_arena_alloc(gen->arena, regs * G + 1, sizeof *gen->slots);
-    gen->inner_index = cpu_arena_alloc(gen->arena, regs * G + 1, sizeof *gen->slots);
-    for (uint32_t r = 0; r < regs; r++) {
-        const cpu_value_t *v = &gen->a->values[r];
-        type_t t = gen_shape(gen, gen_reg_type(gen, r), v->form.tag == CPU_FORM_VARYING);
-        if (gen_is_homed(gen, r)) {
-            gen_make_home(gen, r);
-            continue;
-        }
-        for (unsigned g = 0; g < (v->per_strip ? G : 1); g++) {
-            val_t slot = gen_alloca(gen, t, 64);
-            LLVMBuildStore(gen->b, LLVMConstNull(t), slot);
-            gen->slots[r * G + g] = slot;
-            if (v->form.scale != 0) {
-                slot = gen_alloca(gen, gen->i32, 4);
-                LLVMBuildStore(gen->b, LLVMConstNull(gen->i32), slot);
-                gen->slots_index[r * G + g] = slot;
-            }
-        }
-    }
+    val_t memory = gen_alloca(gen, LLVMArrayType2(gen->i8, (uint64_t)count * MASK_BYTES), 64);
+    gen_keep_in_memory(gen, memory);
+    return memory;
 }
 
 static void make_masks(cpu_gen_t *gen)
@@ -165,8 +149,10 @@ static void make_masks(cpu_gen_t *gen)
     type_t t = gen_vector(gen, gen->i1);
     gen->waiting = cpu_arena_alloc(gen->arena, n + 1, sizeof *gen->waiting);
     gen->arrived = cpu_arena_alloc(gen->arena, k + 1, sizeof *gen->arrived);
+    val_t memory = n + k > MOST_MASK_VALUES ? masks_in_memory(gen, n + k) : NULL;
     for (uint32_t j = 0; j < n + k; j++) {
-        val_t slot = gen_alloca(gen, t, 8);
+        val_t slot =
+            memory != NULL ? gen_offset(gen, memory, j * MASK_BYTES) : gen_alloca(gen, t, 8);
         LLVMBuildStore(gen->b, LLVMConstNull(t), slot);
         *(j < n ? &gen->waiting[j] : &gen->arrived[j - n]) = slot;
     }
@@ -254,7 +240,7 @@ bool gen_function(cpu_gen_t *gen)
     LLVMPositionBuilderAtEnd(gen->b, zero);
     gen_find_homes(gen);
     gen_layout_context(gen);
-    make_slots(gen);
+    gen_make_slots(gen);
     if (w->need_masks) {
         make_masks(gen);
         gen_sync_start(gen);

@@ -208,36 +208,6 @@ type_t gen_reg_type(cpu_gen_t *gen, uint32_t reg)
     return gen_type(gen, gen->f->regs[reg].type);
 }
 
-/* Slots lie at multiples of 64 only, whatever wide vectors would like. */
-val_t gen_slot_load(cpu_gen_t *gen, type_t type, val_t slot)
-{
-    val_t v = LLVMBuildLoad2(gen->b, type, slot, "");
-    if (LLVMGetAlignment(v) > 64 || LLVMGetTypeKind(type) == LLVMVectorTypeKind) {
-        LLVMSetAlignment(v, 64);
-    }
-    return v;
-}
-
-void gen_slot_store(cpu_gen_t *gen, val_t v, val_t slot)
-{
-    val_t s = LLVMBuildStore(gen->b, v, slot);
-    if (LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind) {
-        LLVMSetAlignment(s, 64);
-    }
-}
-
-val_t gen_slot(cpu_gen_t *gen, uint32_t reg, unsigned g)
-{
-    uint32_t at = reg * gen->G + (gen->a->values[reg].per_strip ? g : 0);
-    return gen_uses_inner(gen, reg) ? gen->inner[at] : gen->slots[at];
-}
-
-val_t gen_slot_index(cpu_gen_t *gen, uint32_t reg, unsigned g)
-{
-    uint32_t at = reg * gen->G + (gen->a->values[reg].per_strip ? g : 0);
-    return gen_uses_inner(gen, reg) ? gen->inner_index[at] : gen->slots_index[at];
-}
-
 /* Scalar or vector of a register's own type to the type asked for (as wide, or narrower). */
 static val_t narrow(cpu_gen_t *gen, val_t v, type_t want)
 {
@@ -267,20 +237,17 @@ static val_t read_reg(cpu_gen_t *gen, uint32_t reg, type_t want, bool vec)
 {
     const cpu_form_t *form = &gen->a->values[reg].form;
     type_t own = gen_reg_type(gen, reg);
-    val_t slot = gen_slot(gen, reg, gen->g);
     if (form->tag == CPU_FORM_VARYING) {
-        return narrow(gen, gen_slot_load(gen, gen_vector(gen, own), slot), want);
+        return narrow(gen, gen_load_slot(gen, reg, gen_vector(gen, own)), want);
     }
-    val_t base = LLVMBuildLoad2(gen->b, own, slot, "");
+    val_t base = gen_load_slot(gen, reg, own);
     if (!vec) {
         return narrow(gen, base, want);
     }
     if (cpu_form_uniform(form)) {
         return gen_splat(gen, narrow(gen, base, want));
     }
-    val_t index = form->scale == 0
-                      ? NULL
-                      : LLVMBuildLoad2(gen->b, gen->i32, gen_slot_index(gen, reg, gen->g), "");
+    val_t index = form->scale == 0 ? NULL : gen_load_index(gen, reg);
     base = gen_bitcast(gen, base, gen_int(gen, cpu_reg_bits(gen->f, reg)));
     return narrow(gen, gen_materialise(gen, form, base, index), want);
 }
@@ -567,7 +534,7 @@ val_t gen_base(cpu_gen_t *gen, const ptx_operand_t *o, type_t integer)
 
 val_t gen_index(cpu_gen_t *gen, const ptx_operand_t *o)
 {
-    return LLVMBuildLoad2(gen->b, gen->i32, gen_slot_index(gen, o->index, gen->g), "");
+    return gen_load_index(gen, o->index);
 }
 
 /* ---- results ---- */
@@ -596,7 +563,7 @@ static val_t widen(cpu_gen_t *gen, val_t v, unsigned ptx_type, uint32_t reg)
 }
 
 /* Where the old value must stay: guard of a pure instruction, and lanes that wait elsewhere. */
-static val_t keep_old(cpu_gen_t *gen, uint32_t reg, val_t v, val_t slot)
+static val_t keep_old(cpu_gen_t *gen, uint32_t reg, val_t v, bool index)
 {
     const cpu_value_t *value = &gen->a->values[reg];
     val_t take = gen->guard;
@@ -610,7 +577,7 @@ static val_t keep_old(cpu_gen_t *gen, uint32_t reg, val_t v, val_t slot)
     if (take == NULL) {
         return v;
     }
-    val_t old = gen_slot_load(gen, LLVMTypeOf(v), slot);
+    val_t old = index ? gen_load_index(gen, reg) : gen_load_slot(gen, reg, LLVMTypeOf(v));
     return LLVMBuildSelect(gen->b, take, v, old, "");
 }
 
@@ -623,8 +590,7 @@ void gen_write(cpu_gen_t *gen, const ptx_operand_t *dst, val_t v, unsigned ptx_t
     if (gen->a->values[dst->index].form.tag == CPU_FORM_VARYING) {
         v = gen_splat(gen, v);
     }
-    val_t slot = gen_slot(gen, dst->index, gen->g);
-    gen_slot_store(gen, keep_old(gen, dst->index, v, slot), slot);
+    gen_store_slot(gen, dst->index, keep_old(gen, dst->index, v, false));
 }
 
 void gen_write_affine(cpu_gen_t *gen, const ptx_operand_t *dst, const cpu_form_t *form, val_t base,
@@ -633,17 +599,14 @@ void gen_write_affine(cpu_gen_t *gen, const ptx_operand_t *dst, const cpu_form_t
     const cpu_form_t *own = &gen->a->values[dst->index].form;
     if (own->tag == CPU_FORM_VARYING) {
         val_t v = gen_materialise(gen, form, base, index);
-        val_t slot = gen_slot(gen, dst->index, gen->g);
         v = gen_bitcast(gen, v, gen_reg_type(gen, dst->index));
-        gen_slot_store(gen, keep_old(gen, dst->index, v, slot), slot);
+        gen_store_slot(gen, dst->index, keep_old(gen, dst->index, v, false));
         return;
     }
-    val_t slot = gen_slot(gen, dst->index, gen->g);
     base = gen_bitcast(gen, base, gen_reg_type(gen, dst->index));
-    gen_slot_store(gen, keep_old(gen, dst->index, base, slot), slot);
+    gen_store_slot(gen, dst->index, keep_old(gen, dst->index, base, false));
     /* A register whose value depends on one that nothing writes has no form, and no index. */
     if (form->scale != 0 && own->scale != 0) {
-        slot = gen_slot_index(gen, dst->index, gen->g);
-        gen_slot_store(gen, keep_old(gen, dst->index, index, slot), slot);
+        gen_store_index(gen, dst->index, keep_old(gen, dst->index, index, true));
     }
 }

@@ -201,9 +201,9 @@ void lw_param_access(lw_t *lw, lw_body_t *body, const ptx_instr_t *i)
         in_registers(lw, body, i, o);
         return;
     }
-    ptx_operand_t all[3];
+    ptx_operand_t all[255];
     unsigned count = i->dst_count + i->src_count;
-    for (unsigned n = 0; n < count && n < 3; n++) {
+    for (unsigned n = 0; n < count && n < 255; n++) {
         all[n] = lw_remap(lw, body, &body->f->operands[i->operand_first + n]);
     }
     ptx_instr_t *own = lw_emit(lw, i->op, i->type, all, i->dst_count, i->src_count);
