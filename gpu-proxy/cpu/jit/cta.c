@@ -17,7 +17,7 @@ enum {
     IMPATIENCE = 32, /* if nothing moved in the round before */
     IDLE_ROUNDS = 2, /* before the CTA gives way; */
     ROUNDS = 2048,   /* and after so many in any case: all of it may wait, barrier by barrier */
-    BARRIER_BITS = 0xffff
+    BARRIER_BITS = 0x1ffff /* 16, and the one of barrier.cluster */
 };
 
 static cpu_context_head_t *head_of(const cpu_code_t *code, const cpu_launch_t *launch,

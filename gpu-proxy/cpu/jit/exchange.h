@@ -9,7 +9,7 @@
 #include "gpu-proxy/cpu/jit/code.h"
 
 /* Bit of cpu_context_head_t.waits and .released, beside those of the barriers. */
-#define CPU_WAITS_EXCHANGE 0x10000u
+#define CPU_WAITS_EXCHANGE 0x80000000u
 
 typedef struct {
     uint32_t node; /* of the kernel: where the thread is */

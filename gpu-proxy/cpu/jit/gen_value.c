@@ -577,6 +577,10 @@ static val_t keep_old(cpu_gen_t *gen, uint32_t reg, val_t v, bool index)
     if (take == NULL) {
         return v;
     }
+    if (gen_is_vector(take) && !gen_is_vector(v)) {
+        /* The register has no form, because it depends on one that nothing writes: any value will do. */
+        take = gen_any(gen, take);
+    }
     val_t old = index ? gen_load_index(gen, reg) : gen_load_slot(gen, reg, LLVMTypeOf(v));
     return LLVMBuildSelect(gen->b, take, v, old, "");
 }

@@ -33,7 +33,7 @@ typedef struct {
     struct {
         uint32_t came;     /* threads that wait here */
         uint32_t expected; /* threads, or 0: all of the CTA */
-    } barriers[16];
+    } barriers[CPU_BARRIERS];
     uint32_t reserved2[8];
 } cpu_context_head_t;
 

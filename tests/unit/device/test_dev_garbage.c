@@ -46,6 +46,8 @@ static void nothing_but_zeros(void **state)
                                        "cuCtxSetCacheConfig",
                                        "cuCtxSetSharedMemConfig",
                                        "cuCtxSetLimit",
+                                       "cuCtxResetPersistingL2Cache",
+                                       "cuStreamCopyAttributes", /* onto itself */
                                        "cuDevicePrimaryCtxReset_v2",
                                        "cuDevicePrimaryCtxSetFlags_v2",
                                        "cuStreamQuery",
