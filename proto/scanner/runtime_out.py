@@ -3,6 +3,7 @@
 import os
 import re
 
+import proofs
 from catalogue import CatalogueError, logical_lines, split_params
 
 BANNER = "/* Made by proto/scanner from proto/cudart.api: change the catalogue instead. */\n"
@@ -70,7 +71,7 @@ def api_header(cat):
     return "".join(out)
 
 
-def variant(call):
+def per_thread(call):
     """Definition of a per-thread variant that follows from the function."""
     args = []
     for ctype, name in call.params:
@@ -95,7 +96,7 @@ def defaults_source(cat):
                            f"cudaError_t {name}(void)\n{{\n    static int told;\n"
                            f'    return rt_not_supported(&told, "{name}");\n}}\n\n')
         elif call.variant and call.by != "-":
-            out.append(variant(call))
+            out.append(per_thread(call))
     return "".join(out)
 
 
@@ -150,13 +151,15 @@ def coverage(cat):
            f"`libcudart.so.13` exports {total} names; {done} do what CUDA says as far as the "
            "driver under it does ([coverage of the driver](coverage-driver.md)); the others return "
            "`cudaErrorNotSupported` and log their name once.\n"]
+    tests = proofs.Tests("tests")
     section = None
     for call in cat.calls:
         if call.section != section:
             section = call.section
-            out.append(f"\n## {section}\n\n| function | state | per-thread variant |\n|---|---|---|\n")
+            out.append(f"\n## {section}\n\n| function | state | per-thread variant | test |\n|---|---|---|---|\n")
         state = "yes" if call.params is not None else "not supported"
-        out.append(f"| `{call.name}` | {state} | {('`_' + call.variant + '`') if call.variant else ''} |\n")
+        variant = f"`_{call.variant}`" if call.variant else ""
+        out.append(f"| `{call.name}` | {state} | {variant} | {tests.of(call.name)} |\n")
     return "".join(out)
 
 
