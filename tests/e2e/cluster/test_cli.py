@@ -115,8 +115,9 @@ class Lists(unittest.TestCase):
         run = Process(self.c, "waiting", [f"{BUILD}/bin/gable", "run", "--gpus", "3", "--wait", "60",
                                           "--", "true"])
         self.addCleanup(run.kill)
-        # It blocks the signals before it waits: only then is this one worth sending.
-        blocked = 1 << (signal.SIGTERM - 1)
+        # It blocks the signals before it waits: only then is this one worth sending. SIGCHLD tells,
+        # since the kernel shows those that sigtimedwait waits for as not blocked.
+        blocked = 1 << (signal.SIGCHLD - 1)
         def waits():
             with open(f"/proc/{run.popen.pid}/status") as f:
                 masks = [line.split()[1] for line in f if line.startswith("SigBlk")]
