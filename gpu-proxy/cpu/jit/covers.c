@@ -214,7 +214,11 @@ static bool covered(const ptx_function_t *f, const ptx_instr_t *i)
     case PTX_OP_PMEVENT:
     case PTX_OP_NANOSLEEP:
     case PTX_OP_SETMAXNREG:
+    case PTX_OP_STACKSAVE:
+    case PTX_OP_STACKRESTORE:
         return true;
+    case PTX_OP_ALLOCA:
+        return cpu_alloca_covered(f, i);
     default:
         return false;
     }

@@ -65,6 +65,17 @@ bool cpu_is_argument(const ptx_function_t *f, const ptx_instr_t *i)
     return i->op == PTX_OP_ST && i->space == PTX_SPACE_PARAM;
 }
 
+/* A thread's local memory begins at multiples of 16, no more. */
+bool cpu_alloca_covered(const ptx_function_t *f, const ptx_instr_t *i)
+{
+    if (i->src_count < 2) {
+        return true;
+    }
+    const ptx_operand_t *align = ptx_src(f, i, 1);
+    return align->kind == PTX_OPERAND_IMM && align->value != 0 && align->value <= 16 &&
+           (align->value & (align->value - 1)) == 0;
+}
+
 static unsigned arguments(const ptx_operand_t *list)
 {
     return list->kind == PTX_OPERAND_VECTOR ? list->count : 0;

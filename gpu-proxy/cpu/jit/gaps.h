@@ -12,6 +12,7 @@ unsigned cpu_function_gaps(const ptx_module_t *module, const ptx_function_t *f, 
 uint8_t *cpu_reached_functions(const ptx_module_t *module);
 /* Stores of arguments and results, which lowering takes away. */
 bool cpu_is_argument(const ptx_function_t *f, const ptx_instr_t *i);
+bool cpu_alloca_covered(const ptx_function_t *f, const ptx_instr_t *i);
 /* Of calls, brx and what cpu_is_argument says. */
 bool cpu_call_covered(const ptx_module_t *module, const ptx_function_t *f, const ptx_instr_t *i);
 

@@ -202,6 +202,11 @@ static void find_need(lw_t *lw, lw_root_t *root)
     root->need = root->frame + below;
 }
 
+uint64_t lw_stack_room(const lw_t *lw)
+{
+    return (lw->stack_bytes + 15) & ~(uint64_t)15;
+}
+
 void lw_plan(lw_t *lw)
 {
     lw_root_t **roots = lw->roots.data;
@@ -219,7 +224,7 @@ void lw_plan(lw_t *lw)
             find_need(lw, r);
         }
     }
-    lw->limit = roots[0]->need + (lw->recursion ? (lw->stack_bytes + 15) & ~(uint64_t)15 : 0);
+    lw->limit = roots[0]->need + (lw->recursion ? lw_stack_room(lw) : 0);
 }
 
 /* ---- expansion ---- */
@@ -353,6 +358,9 @@ static void expand_root(lw_t *lw, lw_root_t *root)
         if (lw->recursion) {
             check_room(lw, root);
         }
+    }
+    if (root->f == lw->kernel) {
+        lw_alloca_begin(lw);
     }
     for (uint32_t n = 0; n < root->code.count && lw->trouble == NULL; n++) {
         const ptx_instr_t *i = lw_at(&root->code, n);

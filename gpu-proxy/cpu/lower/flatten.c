@@ -81,8 +81,7 @@ static void plain(lw_t *lw, lw_body_t *body, const ptx_instr_t *i)
     copy_guard(body, i, own);
 }
 
-/* A label behind what the guard of i leaves out; PTX_NONE without a guard. */
-static uint32_t skip_unless(lw_t *lw, lw_body_t *body, const ptx_instr_t *i)
+uint32_t lw_skip_unless(lw_t *lw, lw_body_t *body, const ptx_instr_t *i)
 {
     if (i->guard == PTX_NONE) {
         return PTX_NONE;
@@ -111,7 +110,7 @@ static void branch_indexed(lw_t *lw, lw_body_t *body, const ptx_instr_t *i)
             labels[count++] = body->label_base + t->entries[n];
         }
     }
-    uint32_t skip = skip_unless(lw, body, i);
+    uint32_t skip = lw_skip_unless(lw, body, i);
     uint32_t index = lw_reg(lw, PTX_B32, "%index");
     lw_mov(lw, PTX_B32, index, lw_remap(lw, body, ptx_src(body->f, i, 0)));
     if (count == 0) {
@@ -162,9 +161,11 @@ static void splice(lw_t *lw, lw_body_t *body, const ptx_instr_t *i, const ptx_fu
     for (unsigned n = 0; list->kind == PTX_OPERAND_VECTOR && n < list->count; n++) {
         lw_pass(lw, body, ptx_element(body->f, list, n), own, n, 0);
     }
+    uint32_t note = lw_alloca_enter(lw, own);
     lw_flatten(lw, own);
     lw_here(lw, own->ret_label);
     lw->line = i->line;
+    lw_alloca_leave(lw, note);
     for (unsigned n = 0; results->kind == PTX_OPERAND_VECTOR && n < results->count; n++) {
         lw_fetch(lw, body, ptx_element(body->f, results, n), own, n, 0);
     }
@@ -180,7 +181,7 @@ static bool counts_fit(const ptx_function_t *f, const ptx_instr_t *i, const ptx_
 
 static void call(lw_t *lw, lw_body_t *body, const ptx_instr_t *i)
 {
-    uint32_t skip = skip_unless(lw, body, i);
+    uint32_t skip = lw_skip_unless(lw, body, i);
     const ptx_operand_t *callee = ptx_src(body->f, i, 0);
     if (callee->kind == PTX_OPERAND_FUNC) {
         uint32_t index = lw->canonical[callee->index];
@@ -234,7 +235,7 @@ static void copy(lw_t *lw, lw_body_t *body, const ptx_instr_t *i)
     default:
         if (is_param_access(lw, body, i)) {
             lw_param_access(lw, body, i);
-        } else {
+        } else if (!lw_alloca(lw, body, i)) {
             plain(lw, body, i);
         }
     }

@@ -2,8 +2,15 @@
 
 static bool needs_lowering(const ptx_function_t *f, const ptx_instr_t *i)
 {
-    if (i->op == PTX_OP_CALL || i->op == PTX_OP_BRX) {
+    switch (i->op) {
+    case PTX_OP_CALL:
+    case PTX_OP_BRX:
+    case PTX_OP_ALLOCA:
+    case PTX_OP_STACKSAVE:
+    case PTX_OP_STACKRESTORE:
         return true;
+    default:
+        break;
     }
     for (unsigned n = 0; n < i->src_count; n++) {
         if (ptx_src(f, i, n)->kind == PTX_OPERAND_FUNC) {
@@ -40,8 +47,15 @@ static void flatten_root(lw_t *lw, lw_root_t *r)
     r->reg_first = lw->regs.count;
     r->selector = lw_reg(lw, PTX_B32, "%back");
     r->body = lw_body(lw, r->f, r, 0, 0);
-    r->body->ret_label = r->f->is_kernel ? PTX_NONE : r->ret;
+    uint32_t note = r->f->is_kernel ? PTX_NONE : lw_alloca_enter(lw, r->body);
+    uint32_t out = note == PTX_NONE ? r->ret : lw_label(lw);
+    r->body->ret_label = r->f->is_kernel ? PTX_NONE : out;
     lw_flatten(lw, r->body);
+    if (note != PTX_NONE) {
+        lw_here(lw, out);
+        lw_alloca_leave(lw, note);
+        lw_bra(lw, r->ret);
+    }
     r->reg_end = lw->regs.count;
 }
 
@@ -66,6 +80,8 @@ cpu_lowered_t cpu_lower(cpu_arena_t *arena, const ptx_module_t *module,
     lw_t lw = {.arena = arena, .module = module, .kernel = kernel, .stack_bytes = stack_bytes};
     lw_vec_t code = {0};
     lw.sp = lw_reg(&lw, PTX_B64, "%sp");
+    lw.ap = lw_reg(&lw, PTX_B64, "%ap");
+    lw.ap_end = lw_reg(&lw, PTX_B64, "%ap_end");
     lw_graph(&lw);
     lw_params(&lw);
     if (lw.trouble == NULL) {
@@ -76,18 +92,20 @@ cpu_lowered_t cpu_lower(cpu_arena_t *arena, const ptx_module_t *module,
         lw.out = &code;
         lw_expand(&lw);
     }
-    if (lw.trouble == NULL && lw.limit > UINT32_MAX / 1024) {
+    uint64_t local = lw.limit + (lw.allocates ? lw_stack_room(&lw) : 0);
+    if (lw.trouble == NULL && local > UINT32_MAX / 1024) {
         lw_trouble(&lw, "too much local memory");
     }
     if (lw.trouble == NULL) {
         lw_reduce(&lw, &code);
     }
-    cpu_lowered_t result = {.trouble = lw.trouble, .line = lw.trouble_line, .grows = lw.recursion};
+    cpu_lowered_t result = {
+        .trouble = lw.trouble, .line = lw.trouble_line, .grows = lw.recursion || lw.allocates};
     if (lw.trouble == NULL) {
         ptx_function_t *f = cpu_arena_alloc(arena, 1, sizeof *f);
         *f = *kernel;
         lw_finish(&lw, &code, f);
-        f->local_size = lw.limit;
+        f->local_size = local;
         f->local_align = 16;
         result.f = f;
     }

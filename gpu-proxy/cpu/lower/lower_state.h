@@ -6,6 +6,7 @@
  *   flatten.c  a function with all that is spliced into it
  *   access.c   loads, stores and copies of .param variables
  *   calls.c    calls of functions that are there once
+ *   alloca.c   alloca and its kin
  *   blocks.c   the finished list to blocks, reducible ones
  *
  * While a list is made, branches name labels (operand BLOCK, index = label) and the list holds
@@ -108,10 +109,10 @@ typedef struct {
 
     lw_vec_t regs, operands;
     uint32_t labels;
-    uint32_t sp;   /* register */
-    uint32_t line; /* of what is being lowered */
-    bool recursion;
-    uint64_t limit; /* where the stack ends */
+    uint32_t sp, ap, ap_end; /* registers */
+    uint32_t line;           /* of what is being lowered */
+    bool recursion, allocates;
+    uint64_t limit; /* where the stack of frames ends */
     lw_vec_t *out;  /* where instructions go */
     const char *trouble;
     uint32_t trouble_line;
@@ -155,6 +156,18 @@ lw_body_t *lw_body(lw_t *lw, const ptx_function_t *f, lw_root_t *root, uint64_t 
                    uint32_t depth);
 void lw_flatten(lw_t *lw, lw_body_t *body);
 
+/* A label behind what the guard of i leaves out; PTX_NONE without a guard. */
+uint32_t lw_skip_unless(lw_t *lw, lw_body_t *body, const ptx_instr_t *i);
+
+/* ---- alloca.c ---- */
+/* Where the kernel starts. */
+void lw_alloca_begin(lw_t *lw);
+/* Around a body: what enter gives is leave's. */
+uint32_t lw_alloca_enter(lw_t *lw, const lw_body_t *body);
+void lw_alloca_leave(lw_t *lw, uint32_t note);
+/* alloca, stacksave, stackrestore; false: the instruction is none of them. */
+bool lw_alloca(lw_t *lw, lw_body_t *body, const ptx_instr_t *i);
+
 /* ---- access.c ---- */
 /* Local memory at an offset from the body's frame, as an operand of ld and st. */
 ptx_operand_t lw_local(const lw_t *lw, const lw_root_t *root, uint64_t offset);
@@ -178,8 +191,9 @@ ptx_operand_t lw_remap(lw_t *lw, lw_body_t *body, const ptx_operand_t *o);
 
 /* ---- calls.c ---- */
 void lw_site(lw_t *lw, lw_body_t *body, const ptx_instr_t *i);
-void lw_plan(lw_t *lw);   /* what is saved, frames, stack */
-void lw_expand(lw_t *lw); /* all roots to lw->out */
+void lw_plan(lw_t *lw);                 /* what is saved, frames, stack */
+uint64_t lw_stack_room(const lw_t *lw); /* bytes, where it cannot be computed */
+void lw_expand(lw_t *lw);               /* all roots to lw->out */
 
 /* ---- blocks.c ---- */
 void lw_reduce(lw_t *lw, lw_vec_t *code);
