@@ -307,6 +307,38 @@ static void test_steps(void **state)
     }
 }
 
+/* ---- what is stored between two loads of a pair that lies side by side ---- */
+
+static void test_store_between(void **state)
+{
+    static const char text[] =
+        HEAD ".visible .entry k(.param .u64 out, .param .u32 n)\n{\n"
+             ".reg .b32 %r<10>; .reg .b64 %d<12>; .reg .pred %p<2>; .local .align 16 .b8 l[16];\n"
+             "ld.param.u64 %d1, [out]; ld.param.u32 %r2, [n]; mov.u32 %r1, %tid.x;\n"
+             "mul.wide.u32 %d2, %r1, 8; add.s64 %d1, %d1, %d2; cvt.u64.u32 %d3, %r1;\n"
+             "mov.u64 %d8, l; cvta.local.u64 %d4, %d8; st.u64 [%d4], %d3; st.u64 [%d4+8], %d1;\n"
+             "Again: ld.u64 %d5, [%d4]; mad.lo.u64 %d5, %d5, 3, %d3; st.u64 [%d4+8], %d5;\n"
+             "ld.u64 %d6, [%d4+8]; st.u64 [%d4], %d6; sub.u32 %r2, %r2, 1;\n"
+             "setp.ne.u32 %p1, %r2, 0; @%p1 bra Again;\n"
+             "ld.u64 %d7, [%d4]; st.global.u64 [%d1], %d7; ret;\n}\n";
+    uint64_t out[THREADS];
+    uint32_t n = 6;
+    (void)state;
+    CUmodule module = pt_load(text);
+    CUdeviceptr d_out = pt_upload(NULL, sizeof out);
+    void *params[] = {&d_out, &n};
+    pt_launch(pt_function(module, "k"), one, block, 0, params);
+    pt_download(out, d_out, sizeof out);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        uint64_t want = i;
+        for (uint32_t k = 0; k < n; k++)
+            want = want * 3 + i;
+        assert_int_equal(out[i], want);
+    }
+    pt_free(d_out);
+    pt_unload(module);
+}
+
 /* ---- initialised data ---- */
 
 static void test_data(void **state)
@@ -469,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_types_and_spaces),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_store_between),
         cmocka_unit_test(test_data),
         cmocka_unit_test(test_params_and_shared),
         cmocka_unit_test(test_refused),

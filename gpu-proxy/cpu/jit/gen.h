@@ -64,6 +64,7 @@ typedef struct {
     bool write;
     val_t fine;    /* i1, or NULL: certainly fine from here on */
     val_t stretch; /* spaced accesses: where the first element of the lowest one is, or a copy */
+    const ptx_instr_t *end; /* of these: where a copy may be old */
 } gen_verified_t;
 
 typedef struct cpu_gen {

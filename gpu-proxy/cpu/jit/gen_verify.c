@@ -15,6 +15,7 @@ typedef struct {
     unsigned count;
     int64_t low, high;
     bool write;
+    const ptx_instr_t *end; /* of spaced ones: where a copy of them may be old */
 } family_t;
 
 void gen_verify_reset(cpu_gen_t *gen)
@@ -45,7 +46,8 @@ static gen_verified_t *find(cpu_gen_t *gen, const gen_addr_t *a, unsigned size)
         gen_verified_t *v = &gen->verified[n];
         if (v->reg == a->o->index && v->g == slot_of(gen, v->reg) && v->size == size &&
             v->space == a->space && offset >= v->low && offset <= v->high &&
-            (offset - v->low) % size == 0 && (v->write || !a->write)) {
+            (offset - v->low) % size == 0 && (v->write || !a->write) &&
+            (v->stretch == NULL || gen->i < v->end)) {
             return v;
         }
     }
@@ -67,10 +69,11 @@ static bool fits(const family_t *f, int64_t at, int64_t size, int64_t stride)
     return high - low <= stride - size;
 }
 
-/* Instructions other than st behind which memory may be another. */
+/* Instructions behind which memory may be another. */
 static bool may_store(const ptx_instr_t *i)
 {
     switch (i->op) {
+    case PTX_OP_ST:
     case PTX_OP_ATOM:
     case PTX_OP_RED:
     case PTX_OP_MEMBAR:
@@ -78,6 +81,12 @@ static bool may_store(const ptx_instr_t *i)
     case PTX_OP_MBARRIER:
     case PTX_OP_WMMA:
     case PTX_OP_STMATRIX:
+    case PTX_OP_SUST:
+    case PTX_OP_SURED:
+    case PTX_OP_RUNTIME:
+    case PTX_OP_BAR:
+    case PTX_OP_BAR_CLUSTER:
+    case PTX_OP_BAR_WARP:
         return true;
     default:
         return false;
@@ -90,9 +99,13 @@ static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned si
     const cpu_node_t *n = &gen->a->nodes[gen->node];
     int64_t first = ptx_operand_offset(a->o);
     f->low = f->high = first;
+    f->end = gen->i;
     bool spaced = gen_address_spacing(gen, a) != 0;
     for (const ptx_instr_t *i = gen->i; i < &gen->f->instrs[n->first + n->count]; i++) {
         bool load = i->op == PTX_OP_LD || i->op == PTX_OP_LDU, store = i->op == PTX_OP_ST;
+        if (spaced && may_store(i) && i != gen->i) {
+            return;
+        }
         if ((load || store) && i->guard == PTX_NONE && i->space == a->space &&
             f->count < MAX_MEMBERS) {
             const ptx_operand_t *o = ptx_src(gen->f, i, 0);
@@ -106,15 +119,15 @@ static void gather_family(const cpu_gen_t *gen, const gen_addr_t *a, unsigned si
                 f->write |= store;
             }
         }
-        /* a copy of spaced elements does not see what is stored later */
-        if (spaced && !load && (store || may_store(i))) {
-            break;
+        if (spaced && may_store(i)) {
+            return;
         }
         uint32_t reg = a->o->index;
         cpu_visit_defs(gen->f, i, note_def, &reg);
         if (reg == PTX_NONE || i->op == PTX_OP_TRAP) {
-            break;
+            return;
         }
+        f->end = i + 1;
     }
 }
 
@@ -179,6 +192,7 @@ const gen_verified_t *gen_verify(cpu_gen_t *gen, const gen_addr_t *a)
                           .high = f.high,
                           .write = f.write,
                           .fine = a->whole,
-                          .stretch = stretch};
+                          .stretch = stretch,
+                          .end = f.end};
     return v;
 }
