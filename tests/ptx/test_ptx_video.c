@@ -87,7 +87,7 @@ static __int128 operated(const pt_op_t *op, int64_t a, int64_t b)
     if (is(op, "vavrg"))
         return a + b >= 0 ? (a + b + 1) >> 1 : (a + b) >> 1;
     int64_t n = has(op, ".wrap") ? b & 31 : b > 32 ? 32 : b;
-    return is(op, "vshl") ? (__int128)a << n : a >> n;
+    return is(op, "vshl") ? (__int128)a * ((__int128)1 << n) : a >> n;
 }
 
 static uint64_t merged(const char *sel, uint64_t v, uint64_t c)
