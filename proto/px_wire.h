@@ -34,6 +34,7 @@ enum {
     PX_OP_FUNCTION,       /* reply: u64 module, name -> one function record */
     PX_OP_EXCHANGE_CALL,  /* reply: px_wire_exchange_t, bytes -> bytes */
     PX_OP_EXCHANGE_POST,  /* async: px_wire_exchange_t, bytes */
+    PX_OP_GRAPH_NODE,     /* async: px_wire_node_t, its dependencies, its body (px_wire_graph.h) */
     PX_OP_END,
 };
 

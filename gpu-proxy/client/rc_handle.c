@@ -10,10 +10,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static rc_object_t *free_list;
 static uint32_t next_number = PX_WIRE_FIRST_OBJECT;
 
-/* 'G', 4 bits of kind, 20 bits of generation: never a plausible address. */
+/* 'G', 5 bits of kind, 19 bits of generation: never a plausible address. */
 static uint32_t tag_of(rc_kind_t kind, uint32_t generation)
 {
-    return 0x47000000u | (uint32_t)kind << 20 | (generation & 0xfffffu);
+    return 0x47000000u | (uint32_t)kind << 19 | (generation & 0x7ffffu);
 }
 
 static rc_object_t *slot(uint32_t number)
@@ -70,7 +70,7 @@ rc_object_t *rc_object_get(rc_kind_t kind, const void *handle)
 {
     uint64_t value = (uint64_t)(uintptr_t)handle;
     uint32_t tag = (uint32_t)(value >> 32);
-    if ((tag & 0xfff00000u) != tag_of(kind, 0))
+    if ((tag & 0xfff80000u) != tag_of(kind, 0))
         return NULL;
     rc_object_t *object = slot((uint32_t)value);
     return object && atomic_load_explicit(&object->tag, memory_order_acquire) == tag ? object
@@ -109,6 +109,8 @@ void rc_objects_drop(rc_object_t *context)
             continue;
         if (object->kind == RC_MODULE)
             rc_module_free(object->module);
+        if (object->kind == RC_EXEC)
+            rc_exec_dropped(object);
         rc_object_free(object);
     }
 }

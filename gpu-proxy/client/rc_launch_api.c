@@ -2,12 +2,11 @@
 #include <string.h>
 
 #include "gb_cuda_api.h"
-#include "gpu-proxy/client/rc_call.h"
+#include "gpu-proxy/client/rc_launch.h"
 
-/* Grid and block against the device's limits and the function's. */
-static CUresult check_shape(const rc_call_t *call, const px_wire_launch_t *l, rc_function_t *f)
+CUresult rc_launch_check(const rc_object_t *context, const px_wire_launch_t *l, rc_function_t *f)
 {
-    const int32_t *limit = call->context->context_.device->info.attributes;
+    const int32_t *limit = context->context_.device->info.attributes;
     uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
     for (int i = 0; i < 3; i++)
         if (l->grid[i] == 0 || l->block[i] == 0 ||
@@ -60,6 +59,19 @@ static CUresult pack(const rc_function_t *f, void **values, uint8_t *packed)
     return CUDA_SUCCESS;
 }
 
+CUresult rc_launch_pack(const rc_function_t *f, void **values, void **extra, void *buffer,
+                        const void **bytes, uint32_t *size)
+{
+    if (values && extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    *bytes = buffer;
+    *size = f->param_bytes;
+    if (extra)
+        return read_extra(extra, bytes, size);
+    memset(buffer, 0, f->param_bytes);
+    return pack(f, values, buffer);
+}
+
 static CUresult launch(CUfunction handle, px_wire_launch_t *l, CUstream stream, void **values,
                        void **extra)
 {
@@ -78,24 +90,16 @@ static CUresult launch(CUfunction handle, px_wire_launch_t *l, CUstream stream, 
     if (result)
         return result;
     rc_function_t *f = object->function.function;
-    result = check_shape(&call, l, f);
-    if (!result && values && extra)
-        result = CUDA_ERROR_INVALID_VALUE;
+    result = rc_launch_check(call.context, l, f);
     if (result)
         return result;
     l->function = f->wire;
     l->stream = (uint32_t)wire;
-    /* Holes between parameters are zeroed: nothing of this process leaks through them. */
     uint8_t small[512] __attribute__((aligned(16)));
     uint8_t large[PX_WIRE_PARAMS] __attribute__((aligned(16)));
-    const void *bytes = f->param_bytes <= sizeof(small) ? small : large;
-    l->params = f->param_bytes;
-    if (extra) {
-        result = read_extra(extra, &bytes, &l->params);
-    } else {
-        memset((void *)(uintptr_t)bytes, 0, l->params);
-        result = pack(f, values, (uint8_t *)(uintptr_t)bytes);
-    }
+    const void *bytes;
+    result = rc_launch_pack(f, values, extra, f->param_bytes <= sizeof(small) ? small : large,
+                            &bytes, &l->params);
     return result ? result
                   : rc_post_bytes(&call, GB_OP_cuLaunchKernel, l, sizeof(*l), bytes, l->params);
 }

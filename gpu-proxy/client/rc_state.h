@@ -41,7 +41,11 @@ typedef enum {
     RC_MODULE,
     RC_FUNCTION,
     RC_LIBRARY,
-    RC_KERNEL
+    RC_KERNEL,
+    RC_GRAPH,
+    RC_NODE,
+    RC_EXEC,
+    RC_USER
 } rc_kind_t;
 
 /* A device of the program. */
@@ -114,6 +118,10 @@ struct rc_object {
         } function;
         struct rc_library *library;
         struct rc_kernel *kernel;
+        struct rc_graph *graph;
+        struct rc_node *node;
+        struct rc_exec *exec;
+        struct rc_user *user;
     };
 };
 
@@ -190,6 +198,8 @@ void *rc_handle(const rc_object_t *object);
 int rc_object_kill(rc_object_t *object);
 void rc_object_free(rc_object_t *object);
 void rc_module_free(rc_module_t *module);
+/* The executable graph's context is gone; its handle too. */
+void rc_exec_dropped(rc_object_t *object);
 /* Kills and frees all objects that belong to the context. */
 void rc_objects_drop(rc_object_t *context);
 

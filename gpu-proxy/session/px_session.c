@@ -12,6 +12,7 @@
 #include "common/core/gb_log.h"
 #include "common/cuda/gb_cuda_error.h"
 #include "gpu-proxy/session/px_state.h"
+#include "proto/px_wire_graph.h"
 
 enum {
     BUFFER = 2 << 20,
@@ -28,6 +29,7 @@ static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
     [PX_OP_FUNCTION - PX_OP_HELLO] = {px_function_by_name, 1, 0, 0},
     [PX_OP_EXCHANGE_CALL - PX_OP_HELLO] = {px_exchange, 2, 0, 1},
     [PX_OP_EXCHANGE_POST - PX_OP_HELLO] = {px_exchange, 2, 1, 0},
+    [PX_OP_GRAPH_NODE - PX_OP_HELLO] = {px_graph_node, sizeof(px_wire_node_t) / 8, 1, 0},
 };
 
 static gb_status_t spawn(px_session_t *session);
@@ -120,6 +122,7 @@ static int is_void(const px_call_t *call)
         return 0;
     switch (call->frame.operation) {
     case GB_OP_cuLaunchKernel:
+    case GB_OP_cuGraphLaunch:
     case GB_OP_cuMemcpyDtoDAsync_v2:
     case GB_OP_cuMemcpyHtoDAsync_v2:
     case GB_OP_cuMemsetD8Async:

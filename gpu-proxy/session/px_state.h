@@ -24,6 +24,7 @@ typedef enum {
     PX_STREAM,  /* CUstream */
     PX_EVENT,   /* CUevent */
     PX_MODULE,  /* px_module_t */
+    PX_GRAPH,   /* px_graph_t */
     PX_FUNCTION /* CUfunction, in a table of its own */
 } px_kind_t;
 
@@ -61,6 +62,9 @@ typedef struct {
     uint32_t *functions;
     uint32_t count, room;
 } px_module_t;
+
+/* An executable graph, also one that is still being described. */
+typedef struct px_graph px_graph_t;
 
 /* The client's thread. Its own default stream is made when first used, one per context. */
 typedef struct {
@@ -175,6 +179,9 @@ CUresult px_exchange(px_call_t *call);
 void px_exchange_end(px_session_t *session);
 void px_images_free(px_session_t *session);
 void px_module_forget(px_session_t *session, px_module_t *module);
+CUresult px_graph_node(px_call_t *call);
+/* Ends it at the driver, too. */
+void px_graph_forget(px_session_t *session, px_graph_t *graph);
 void px_session_free(px_session_t *session);
 /* Forgets the objects of a context that is about to be destroyed. */
 void px_context_clear(px_session_t *session, px_context_t *context);

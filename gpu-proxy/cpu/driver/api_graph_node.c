@@ -155,6 +155,7 @@ static CUresult set(CUresult made, cpu_work_t *work, CUgraphNode handle)
         cpu_work_drop(work);
         return result;
     }
+    cpu_work_keep_attributes(work, &node->work);
     cpu_work_drop(&node->work);
     node->work = *work;
     cpu_object_put(&node->object);

@@ -321,6 +321,9 @@ static CUresult set_locked(cpu_exec_t *exec, uint64_t id, cpu_work_t *work)
 CUresult cpu_exec_set(cpu_exec_t *exec, uint64_t id, cpu_work_t *work)
 {
     pthread_mutex_lock(&exec->lock);
+    const cpu_graph_node_t *old = cpu_graph_find(exec->plan, id);
+    if (old)
+        cpu_work_keep_attributes(work, &old->work);
     CUresult result = set_locked(exec, id, work);
     pthread_mutex_unlock(&exec->lock);
     if (result)

@@ -273,6 +273,14 @@ CUresult cpu_work_clone(const cpu_work_t *work, cpu_work_t *copy)
     return CUDA_SUCCESS;
 }
 
+void cpu_work_keep_attributes(cpu_work_t *work, const cpu_work_t *old)
+{
+    if (work->type != CU_GRAPH_NODE_TYPE_KERNEL || old->type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return;
+    work->kernel.shape.cooperative = old->kernel.shape.cooperative;
+    work->kernel.priority = old->kernel.priority;
+}
+
 void cpu_work_drop(cpu_work_t *work)
 {
     switch (work->type) {

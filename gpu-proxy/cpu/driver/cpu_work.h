@@ -68,6 +68,9 @@ CUresult cpu_work_launch(cpu_function_t *function, CUfunction handle,
 /* A copy of it; child graphs are cloned. */
 CUresult cpu_work_clone(const cpu_work_t *work, cpu_work_t *copy);
 
+/* Attributes that a kernel's parameters do not have stay as they are when those are set anew. */
+void cpu_work_keep_attributes(cpu_work_t *work, const cpu_work_t *old);
+
 /* Drops what it owns. */
 void cpu_work_drop(cpu_work_t *work);
 

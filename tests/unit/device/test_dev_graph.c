@@ -299,6 +299,47 @@ static void events_and_values(void **state)
     OK(cu->cuGraphDestroy(graph));
 }
 
+/* What a kernel's parameters do not have stays when they are set, and reaches executable graphs with an
+ * update. */
+static void attributes_stay(void **state)
+{
+    CUfunction function = kernel("count_up");
+    CUdeviceptr data;
+    CUgraph graph;
+    CUgraphNode run;
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo info;
+    CUkernelNodeAttrValue value = {.cooperative = 1}, got;
+    uint32_t host[N], bias = 1, n = N;
+    (void)state;
+    OK(cu->cuMemAlloc_v2(&data, sizeof(host)));
+    void *params[] = {&data, &bias, &n};
+    CUDA_KERNEL_NODE_PARAMS k = count_up(function, params);
+    OK(cu->cuGraphCreate(&graph, 0));
+    OK(cu->cuGraphAddKernelNode_v2(&run, graph, NULL, 0, &k));
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cu->cuGraphKernelNodeSetAttribute(run, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
+    value.priority = -1;
+    OK(cu->cuGraphKernelNodeSetAttribute(run, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    bias = 2;
+    OK(cu->cuGraphKernelNodeSetParams_v2(run, &k));
+    OK(cu->cuGraphKernelNodeGetAttribute(run, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &got));
+    assert_int_equal(got.cooperative, 1);
+    OK(cu->cuGraphKernelNodeGetAttribute(run, CU_LAUNCH_ATTRIBUTE_PRIORITY, &got));
+    assert_int_equal(got.priority, -1);
+    OK(cu->cuGraphExecUpdate_v2(exec, graph, &info));
+    OK(cu->cuGraphLaunch(exec, NULL));
+    OK(cu->cuMemcpyDtoH_v2(host, data, sizeof(host)));
+    assert_int_equal(host[3], 5);
+    bias = 4;
+    OK(cu->cuGraphExecKernelNodeSetParams_v2(exec, run, &k));
+    OK(cu->cuGraphLaunch(exec, NULL));
+    OK(cu->cuMemcpyDtoH_v2(host, data, sizeof(host)));
+    assert_int_equal(host[3], 7);
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuGraphDestroy(graph));
+}
+
 static void free_user(void *user)
 {
     *(int *)user = 1;
@@ -383,15 +424,11 @@ static void pictures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_CONTEXT(a_chain_runs_in_order),
-        IN_CONTEXT(branches_meet),
-        IN_CONTEXT(edges_and_lists),
-        IN_CONTEXT(clones_and_children),
-        IN_CONTEXT(graphs_change),
-        IN_CONTEXT(events_and_values),
-        IN_CONTEXT(user_objects_live_with_their_graphs),
-        IN_CONTEXT(bad_arguments),
-        IN_CONTEXT(pictures),
+        IN_CONTEXT(a_chain_runs_in_order), IN_CONTEXT(branches_meet),
+        IN_CONTEXT(edges_and_lists),       IN_CONTEXT(clones_and_children),
+        IN_CONTEXT(graphs_change),         IN_CONTEXT(events_and_values),
+        IN_CONTEXT(attributes_stay),       IN_CONTEXT(user_objects_live_with_their_graphs),
+        IN_CONTEXT(bad_arguments),         IN_CONTEXT(pictures),
     };
     return cmocka_run_group_tests(tests, device_setup, NULL);
 }

@@ -1,0 +1,45 @@
+/* px_wire_graph.h - graphs on the wire.
+ *
+ * The client builds and captures graphs by itself. What travels is an executable graph: first its nodes,
+ * one frame each, child graphs dissolved, every node behind those that it depends on; then the call that
+ * instantiates it. A node is known by its position. From then on a launch is one small frame. */
+#ifndef PX_WIRE_GRAPH_H
+#define PX_WIRE_GRAPH_H
+
+#include <stdint.h>
+
+enum { PX_WIRE_GRAPH_NODES = 1 << 20, PX_WIRE_VALUES = 256 };
+
+/* A node: this, `deps` u32 positions (padded to 8 bytes), then the body. In PX_OP_GRAPH_NODE frames the
+ * position is the number of nodes that came before; in cuGraphExecNodeSetParams frames it is the node
+ * that changes, and deps is 0. */
+typedef struct {
+    uint32_t exec;
+    uint32_t position;
+    uint32_t type; /* CUgraphNodeType */
+    uint32_t deps;
+    uint32_t body; /* bytes */
+    int32_t priority;
+} px_wire_node_t;
+
+/* Bodies: a kernel's is px_wire_launch_t with its parameters, an event's is its u64 number, that of
+ * values in memory a number of px_wire_value_t; empty nodes have none. */
+
+/* A copy of width x height x depth bytes, rows and layers. Sides are device addresses of the first byte. */
+typedef struct {
+    uint64_t dst, dst_pitch, dst_height;
+    uint64_t src, src_pitch, src_height;
+    uint64_t width, height, depth;
+} px_wire_graph_copy_t;
+
+typedef struct {
+    uint64_t dst, pitch, width, height; /* width in elements */
+    uint32_t value, element;
+} px_wire_graph_fill_t;
+
+typedef struct {
+    uint32_t operation, flags;
+    uint64_t address, value;
+} px_wire_value_t;
+
+#endif

@@ -1,0 +1,131 @@
+#include "tests/e2e/remoting/relay.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { CALLERS = 8 };
+
+struct relay {
+    char path[108], target[108];
+    int listener;
+    int fds[CALLERS][2]; /* caller, target */
+    int count;
+    int stop[2];
+    _Atomic uint64_t bytes[2]; /* up, down */
+    pthread_t thread;
+};
+
+static void give_up(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static struct sockaddr_un address_of(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    return address;
+}
+
+static void take_caller(relay_t *relay)
+{
+    struct sockaddr_un address = address_of(relay->target);
+    int *pair = relay->fds[relay->count];
+    if (relay->count == CALLERS)
+        give_up("relay: too many callers");
+    pair[0] = accept(relay->listener, NULL, NULL);
+    pair[1] = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (pair[0] < 0 || connect(pair[1], (struct sockaddr *)&address, sizeof(address)) != 0)
+        give_up("relay: connect");
+    relay->count++;
+}
+
+/* 0 when that side has ended. */
+static int forward(relay_t *relay, int *pair, int from)
+{
+    char buffer[65536];
+    ssize_t n = read(pair[from], buffer, sizeof(buffer));
+    for (ssize_t done = 0; n > 0 && done < n;) {
+        ssize_t m = write(pair[!from], buffer + done, (size_t)(n - done));
+        if (m <= 0)
+            return 0;
+        done += m;
+    }
+    if (n > 0)
+        atomic_fetch_add(&relay->bytes[from], (uint64_t)n);
+    return n > 0;
+}
+
+static void *run(void *arg)
+{
+    relay_t *relay = arg;
+    for (;;) {
+        struct pollfd polled[2 + 2 * CALLERS];
+        int n = 0, callers = relay->count;
+        polled[n++] = (struct pollfd){relay->stop[0], POLLIN, 0};
+        polled[n++] = (struct pollfd){relay->listener, POLLIN, 0};
+        for (int i = 0; i < callers; i++)
+            for (int k = 0; k < 2; k++)
+                polled[n++] = (struct pollfd){relay->fds[i][k], POLLIN, 0};
+        if (poll(polled, (nfds_t)n, -1) < 0 || polled[0].revents)
+            return NULL;
+        if (polled[1].revents)
+            take_caller(relay);
+        for (int i = 0; i < 2 * callers; i++) {
+            int *pair = relay->fds[i / 2];
+            if (polled[2 + i].revents && pair[0] >= 0 && !forward(relay, pair, i % 2)) {
+                close(pair[0]);
+                close(pair[1]);
+                pair[0] = pair[1] = -1; /* poll() passes over it */
+            }
+        }
+    }
+}
+
+relay_t *relay_start(const char *path, const char *target)
+{
+    relay_t *relay = calloc(1, sizeof(*relay));
+    struct sockaddr_un address = address_of(path);
+    snprintf(relay->path, sizeof(relay->path), "%s", path);
+    snprintf(relay->target, sizeof(relay->target), "%s", target);
+    relay->listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (bind(relay->listener, (struct sockaddr *)&address, sizeof(address)) ||
+        listen(relay->listener, CALLERS) || pipe(relay->stop) ||
+        pthread_create(&relay->thread, NULL, run, relay))
+        give_up("relay: start");
+    return relay;
+}
+
+uint64_t relay_up(const relay_t *relay)
+{
+    return atomic_load(&relay->bytes[0]);
+}
+
+uint64_t relay_down(const relay_t *relay)
+{
+    return atomic_load(&relay->bytes[1]);
+}
+
+void relay_stop(relay_t *relay)
+{
+    close(relay->stop[1]);
+    pthread_join(relay->thread, NULL);
+    for (int i = 0; i < relay->count; i++) {
+        if (relay->fds[i][0] < 0)
+            continue;
+        close(relay->fds[i][0]);
+        close(relay->fds[i][1]);
+    }
+    close(relay->stop[0]);
+    close(relay->listener);
+    unlink(relay->path);
+    free(relay);
+}

@@ -1,0 +1,245 @@
+/* Graphs over two proxies: what travels, and graphs of the second device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/e2e/remoting/proxy.h"
+#include "tests/e2e/remoting/relay.h"
+#include "tests/unit/device/device_kernels.h"
+
+enum { N = 64, NODES = 40, LAUNCHES = 1000 };
+
+static proxy_t proxies[2];
+static relay_t *relay;
+
+static CUDA_KERNEL_NODE_PARAMS one_block(CUfunction function, void **params)
+{
+    return (CUDA_KERNEL_NODE_PARAMS){.func = function,
+                                     .gridDimX = 1,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = N,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
+                                     .kernelParams = params};
+}
+
+/* A chain that adds N * NODES to a word. */
+static CUgraphExec adding(CUdeviceptr word)
+{
+    CUfunction function = kernel("add_at");
+    void *params[] = {&word};
+    CUDA_KERNEL_NODE_PARAMS k = one_block(function, params);
+    CUgraphNode last = NULL, node;
+    CUgraph graph;
+    CUgraphExec exec;
+    OK(cu->cuGraphCreate(&graph, 0));
+    for (int i = 0; i < NODES; i++) {
+        OK(cu->cuGraphAddKernelNode_v2(&node, graph, &last, i > 0, &k));
+        last = node;
+    }
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cu->cuGraphDestroy(graph));
+    return exec;
+}
+
+/* A launch is one frame of 32 bytes, however many nodes the graph has, and needs no answer. */
+static void a_launch_is_one_small_frame(void **state)
+{
+    CUdeviceptr word;
+    CUstream stream;
+    uint32_t sum = 0;
+    (void)state;
+    OK(cu->cuMemAlloc_v2(&word, 4));
+    OK(cu->cuMemsetD32_v2(word, 0, 1));
+    OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUgraphExec exec = adding(word);
+    OK(cu->cuGraphLaunch(exec, stream));
+    OK(cu->cuCtxSynchronize());
+    uint64_t up = relay_up(relay), down = relay_down(relay);
+    for (int i = 0; i < LAUNCHES; i++)
+        OK(cu->cuGraphLaunch(exec, stream));
+    OK(cu->cuStreamSynchronize(stream));
+    up = relay_up(relay) - up;
+    down = relay_down(relay) - down;
+    OK(cu->cuMemcpyDtoH_v2(&sum, word, 4));
+    assert_int_equal(sum, (LAUNCHES + 1) * N * NODES);
+    assert_in_range(up, LAUNCHES * 32, LAUNCHES * 32 + 200);
+    assert_in_range(down, 1, 200);
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuMemFree_v2(word));
+}
+
+/* Building and cloning a graph sends nothing; an update sends what has changed. */
+static void only_changes_travel(void **state)
+{
+    CUfunction function = kernel("count_up");
+    CUdeviceptr data;
+    CUgraph graph;
+    CUgraphNode nodes[NODES];
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo info;
+    uint32_t bias = 1, n = N, host[N];
+    (void)state;
+    OK(cu->cuMemAlloc_v2(&data, 4 * N * NODES));
+    OK(cu->cuCtxSynchronize());
+    uint64_t up = relay_up(relay);
+    OK(cu->cuGraphCreate(&graph, 0));
+    for (int i = 0; i < NODES; i++) {
+        CUdeviceptr at = data + (CUdeviceptr)i * 4 * N;
+        void *params[] = {&at, &bias, &n};
+        CUDA_KERNEL_NODE_PARAMS k = one_block(function, params);
+        OK(cu->cuGraphAddKernelNode_v2(&nodes[i], graph, NULL, 0, &k));
+    }
+    assert_int_equal(relay_up(relay), up);
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cu->cuGraphLaunch(exec, NULL));
+    OK(cu->cuCtxSynchronize());
+    CUdeviceptr at = data + 7 * 4 * N;
+    bias = 1000;
+    void *params[] = {&at, &bias, &n};
+    CUDA_KERNEL_NODE_PARAMS k = one_block(function, params);
+    OK(cu->cuGraphKernelNodeSetParams_v2(nodes[7], &k));
+    up = relay_up(relay);
+    OK(cu->cuGraphExecUpdate_v2(exec, graph, &info));
+    OK(cu->cuGraphLaunch(exec, NULL));
+    OK(cu->cuMemcpyDtoH_v2(host, at, sizeof(host)));
+    assert_int_equal(host[5], 1005);
+    assert_in_range(relay_up(relay) - up, 100, 300);
+    OK(cu->cuMemcpyDtoH_v2(host, data + 8 * 4 * N, sizeof(host)));
+    assert_int_equal(host[5], 6);
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuGraphDestroy(graph));
+    OK(cu->cuMemFree_v2(data));
+}
+
+/* Graphs belong to the device of their nodes; those of two devices are no graph. */
+static void graphs_of_two_devices(void **state)
+{
+    CUcontext second;
+    CUdeviceptr words[2];
+    CUgraphExec execs[2];
+    CUgraph graph;
+    CUgraphNode first, other;
+    uint32_t sum;
+    OK(cu->cuMemAlloc_v2(&words[0], 4));
+    OK(cu->cuMemsetD32_v2(words[0], 0, 1));
+    execs[0] = adding(words[0]);
+    OK(cu->cuGraphCreate(&graph, 0));
+    void *params[] = {&words[0]};
+    CUDA_KERNEL_NODE_PARAMS k = one_block(kernel("add_at"), params);
+    OK(cu->cuGraphAddKernelNode_v2(&first, graph, NULL, 0, &k));
+    OK(cu->cuCtxCreate_v2(&second, 0, 1));
+    OK(cu->cuMemAlloc_v2(&words[1], 4));
+    OK(cu->cuMemsetD32_v2(words[1], 0, 1));
+    execs[1] = adding(words[1]);
+    OK(cu->cuGraphLaunch(execs[1], NULL));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cu->cuGraphLaunch(execs[0], NULL));
+    OK(cu->cuMemcpyDtoH_v2(&sum, words[1], 4));
+    assert_int_equal(sum, N * NODES);
+    k = one_block(kernel("add_at"), params);
+    OK(cu->cuGraphAddKernelNode_v2(&other, graph, &first, 1, &k));
+    CUgraphExec exec;
+    CUDA_GRAPH_INSTANTIATE_PARAMS how = {0};
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cu->cuGraphInstantiateWithParams(&exec, graph, &how));
+    assert_ptr_equal(how.hErrNode_out, other);
+    /* A graph without a context runs in either. */
+    CUgraph empty;
+    OK(cu->cuGraphCreate(&empty, 0));
+    OK(cu->cuGraphAddEmptyNode(&other, empty, NULL, 0));
+    OK(cu->cuGraphInstantiateWithFlags(&exec, empty, 0));
+    OK(cu->cuGraphLaunch(exec, NULL));
+    OK(cu->cuCtxSynchronize());
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuCtxDestroy_v2(second)); /* its graph goes with it */
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuGraphExecDestroy(execs[1]));
+    OK(cu->cuCtxSetCurrent(*state));
+    OK(cu->cuGraphLaunch(execs[0], NULL));
+    OK(cu->cuMemcpyDtoH_v2(&sum, words[0], 4));
+    assert_int_equal(sum, N * NODES);
+    OK(cu->cuGraphExecDestroy(execs[0]));
+    OK(cu->cuGraphDestroy(empty));
+    OK(cu->cuGraphDestroy(graph));
+}
+
+/* A node with more dependencies than one frame holds, and a graph larger than the batch. */
+static void large_graphs(void **state)
+{
+    enum { WIDE = 5000 };
+    CUgraphNode *nodes = malloc(WIDE * sizeof(*nodes)), end;
+    CUdeviceptr word;
+    CUgraph graph;
+    CUgraphExec exec;
+    uint32_t sum;
+    (void)state;
+    OK(cu->cuMemAlloc_v2(&word, 4));
+    OK(cu->cuMemsetD32_v2(word, 0, 1));
+    OK(cu->cuGraphCreate(&graph, 0));
+    for (int i = 0; i < WIDE; i++)
+        OK(cu->cuGraphAddEmptyNode(&nodes[i], graph, NULL, 0));
+    void *params[] = {&word};
+    CUDA_KERNEL_NODE_PARAMS k = one_block(kernel("add_at"), params);
+    OK(cu->cuGraphAddKernelNode_v2(&end, graph, nodes, WIDE, &k));
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cu->cuGraphLaunch(exec, NULL));
+    OK(cu->cuMemcpyDtoH_v2(&sum, word, 4));
+    assert_int_equal(sum, N);
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuGraphDestroy(graph));
+    free(nodes);
+}
+
+/* What the client cannot know is told by the instantiation, and leaves the context usable. */
+static void failed_instantiations(void **state)
+{
+    CUevent event;
+    CUdeviceptr word;
+    CUgraph graph;
+    CUgraphNode set, wait, blamed = NULL;
+    CUgraphExec exec;
+    uint32_t value = 0;
+    (void)state;
+    OK(cu->cuMemAlloc_v2(&word, 4));
+    OK(cu->cuEventCreate(&event, 0));
+    OK(cu->cuGraphCreate(&graph, 0));
+    CUDA_MEMSET_NODE_PARAMS fill = {word, 0, 3, 4, 1, 1};
+    OK(cu->cuGraphAddMemsetNode(&set, graph, NULL, 0, &fill, NULL));
+    OK(cu->cuGraphAddEventWaitNode(&wait, graph, &set, 1, event));
+    OK(cu->cuEventDestroy_v2(event));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cu->cuGraphInstantiate_v2(&exec, graph, &blamed, NULL, 0));
+    assert_ptr_equal(blamed, wait);
+    OK(cu->cuGraphDestroyNode(wait));
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cu->cuGraphLaunch(exec, NULL));
+    OK(cu->cuMemcpyDtoH_v2(&value, word, 4));
+    assert_int_equal(value, 3);
+    OK(cu->cuMemFree_v2(word));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuGraphExecMemsetNodeSetParams(exec, set, &fill, NULL));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cu->cuCtxSynchronize());
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuGraphDestroy(graph));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_CONTEXT(a_launch_is_one_small_frame), IN_CONTEXT(only_changes_travel),
+        IN_CONTEXT(graphs_of_two_devices),       IN_CONTEXT(large_graphs),
+        IN_CONTEXT(failed_instantiations),
+    };
+    char path[128], both[256];
+    need_compiler("cpu");
+    for (int i = 0; i < 2; i++)
+        proxy_start(&proxies[i], "cpu");
+    snprintf(path, sizeof(path), "%s/relay", proxies[0].folder);
+    snprintf(both, sizeof(both), "unix:%s,%s", path, proxies[1].endpoint);
+    relay = relay_start(path, proxies[0].endpoint + strlen("unix:"));
+    setenv("GABLE_PROXIES", both, 1);
+    setenv("GABLE_TEST_DRIVER", GABLE_BUILD_DIR "/lib/gable/remote/libcuda.so.1", 1);
+    int failed = cmocka_run_group_tests(tests, device_setup, NULL);
+    relay_stop(relay);
+    for (int i = 0; i < 2; i++)
+        proxy_stop(&proxies[i]);
+    return failed;
+}
