@@ -161,7 +161,8 @@ static unsigned group_size(unsigned first, unsigned end)
 {
     unsigned n = 1;
     while (n < GROUP && first + n < end && strcmp(rows[first].shape, rows[first + n].shape) == 0 &&
-           strcmp(rows[first].sources, rows[first + n].sources) == 0)
+           strcmp(rows[first].sources, rows[first + n].sources) == 0 &&
+           !rows[first].body == !rows[first + n].body)
         n++;
     return n;
 }
@@ -220,68 +221,69 @@ static void emit_kernel(text_t *t, unsigned first, unsigned group, bool uniform)
     emit(t, "Done: ret;\n}\n");
 }
 
+/* Source s + 1 into %u<kind><s + 1>, from the case of number %w16: registers of which all lanes have
+ * the same value, by definitions that show it. */
+static void load_uniform(text_t *t, char kind, unsigned s)
+{
+    emit(t, "ld.param.u64 %%d6, [in%u]; mul.wide.u32 %%d7, %%w16, %u; add.s64 %%d8, %%d6, %%d7;\n",
+         s, memory_size(kind));
+    if (kind == 'p')
+        emit(t, "ld.global.u32 %%w8, [%%d8];\nsetp.ne.u32 %%up%u, %%w8, 0;\n", s + 1);
+    else
+        emit(t, "ld.global.%s %%u%c%u, [%%d8];\n", kind == 'g' ? "f64" : memory_type(kind), kind,
+             s + 1);
+}
+
+/* The operation with source `same` from the uniform registers, into register `number` of its own. */
+static void emit_mixed(text_t *t, const pt_row_t *row, unsigned same, unsigned number)
+{
+    char kind = row->shape[0];
+    emit(t, "%s %%t%c%u", row->mnemonic, kind, number);
+    for (unsigned s = 0; s < source_count(row); s++)
+        emit(t, ", %%%s%c%u", s == same ? "u" : "", reg_kind(row, s), s + 1);
+    emit(t, row->fixed[0] ? ", %s;\n" : "%s;\n", row->fixed);
+    if (kind == 'p')
+        emit(t, "selp.u32 %%w0, 1, 0, %%tp%u;\nst.global.u32 [%%d13], %%w0;\n", number);
+    else
+        emit(t, "st.global.%s [%%d13], %%t%c%u;\n", kind == 'g' ? "f64" : memory_type(kind), kind,
+             number);
+    emit(t, "add.s64 %%d13, %%d13, %%d14;\n");
+}
+
+/* The case whose value the uniform source has in CTA c of `n` cases: %w16, and mixed_case() here. */
+static unsigned mixed_case(unsigned cta, unsigned n)
+{
+    return (cta * 37 + 11) % n;
+}
+
+/* Kernel `m<first>`: each source in turn is the same in all lanes of a CTA, while the others differ. */
+static void emit_mixed_kernel(text_t *t, unsigned first, unsigned group)
+{
+    const pt_row_t *row = &rows[first];
+    unsigned sources = source_count(row);
+    emit(t, ".visible .entry m%u(.param .u64 out, .param .u32 n", first);
+    for (unsigned s = 0; s < sources; s++)
+        emit(t, ", .param .u64 in%u", s);
+    emit(t, ")\n{\n.reg .pred %%p<12>, %%up<6>, %%tp<40>; .reg .b16 %%h<6>, %%uh<6>, %%th<40>;\n"
+            ".reg .b32 %%w<20>, %%uw<6>, %%tw<40>; .reg .b64 %%d<16>, %%ud<6>, %%td<40>;\n"
+            ".reg .f32 %%f<6>, %%uf<6>, %%tf<40>; .reg .f64 %%g<6>, %%ug<6>, %%tg<40>;\n"
+            "ld.param.u32 %%w10, [n]; mov.u32 %%w12, %%ctaid.x; mov.u32 %%w13, %%tid.x;\n"
+            "mov.u32 %%w14, %%ntid.x; mad.lo.u32 %%w11, %%w12, %%w14, %%w13;\n"
+            "mad.lo.u32 %%w15, %%w12, 37, 11; rem.u32 %%w16, %%w15, %%w10;\n"
+            "setp.ge.u32 %%p10, %%w11, %%w10;\n@%%p10 bra Done;\n");
+    for (unsigned s = 0; s < sources; s++) {
+        load_source(t, reg_kind(row, s), s);
+        load_uniform(t, reg_kind(row, s), s);
+    }
+    emit_address(t, "out", "%w11", memory_size(row->shape[0]));
+    emit(t, "mov.u64 %%d13, %%d12; mul.wide.u32 %%d14, %%w10, %u;\n", memory_size(row->shape[0]));
+    for (unsigned g = 0; g < group; g++)
+        for (unsigned s = 0; s < sources; s++)
+            emit_mixed(t, &rows[first + g], s, g * sources + s);
+    emit(t, "Done: ret;\n}\n");
+}
+
 /* ---- reference ---- */
-
-static bool read_type(const char *word, size_t length, char *name, unsigned *bits, bool *is_signed,
-                      bool *is_float)
-{
-    if (length < 2 || length > 4 || !strchr("subf", word[0]))
-        return false;
-    unsigned n = 0;
-    for (size_t i = 1; i < length; i++) {
-        if (word[i] < '0' || word[i] > '9')
-            return false;
-        n = n * 10 + (unsigned)(word[i] - '0');
-    }
-    snprintf(name, 8, "%.*s", (int)length, word);
-    *bits = n;
-    *is_signed = word[0] == 's';
-    *is_float = word[0] == 'f';
-    return true;
-}
-
-static void read_word(pt_op_t *op, const char *word, size_t length)
-{
-    static const struct {
-        char word[4];
-        int round;
-        bool integral;
-    } rounds[] = {{"rn", FE_TONEAREST, false}, {"rz", FE_TOWARDZERO, false},
-                  {"rm", FE_DOWNWARD, false},  {"rp", FE_UPWARD, false},
-                  {"rni", FE_TONEAREST, true}, {"rzi", FE_TOWARDZERO, true},
-                  {"rmi", FE_DOWNWARD, true},  {"rpi", FE_UPWARD, true}};
-    for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
-        if (strlen(rounds[i].word) == length && strncmp(rounds[i].word, word, length) == 0) {
-            op->round = rounds[i].round;
-            op->integral = rounds[i].integral;
-        }
-    }
-    op->ftz |= length == 3 && strncmp(word, "ftz", 3) == 0;
-    op->sat |= length == 3 && strncmp(word, "sat", 3) == 0;
-}
-
-static pt_op_t read_mnemonic(const char *mnemonic)
-{
-    pt_op_t op = {.mnemonic = mnemonic, .round = FE_TONEAREST};
-    unsigned types = 0;
-    for (const char *p = strchr(mnemonic, '.'); p && *p == '.';) {
-        size_t length = strcspn(++p, ".");
-        bool first = types == 0;
-        if (read_type(p, length, first ? op.type : op.type2, first ? &op.bits : &op.bits2,
-                      first ? &op.is_signed : &op.is_signed2, first ? &op.is_float : &op.is_float2))
-            types++;
-        else
-            read_word(&op, p, length);
-        p += length;
-    }
-    if (types == 1) {
-        memcpy(op.type2, op.type, sizeof op.type);
-        op.bits2 = op.bits;
-        op.is_signed2 = op.is_signed;
-        op.is_float2 = op.is_float;
-    }
-    return op;
-}
 
 static unsigned kind_bits(char kind)
 {
@@ -357,7 +359,7 @@ static unsigned check(const pt_row_t *row, const char *form, unsigned k, const u
     uint64_t immediates[PT_IMMEDIATES];
     unsigned bad = 0, bits = kind_bits(row->shape[0]), size = memory_size(row->shape[0]);
     size_t sources = strlen(row->sources);
-    pt_op_t op = read_mnemonic(row->mnemonic);
+    pt_op_t op = pt_read_mnemonic(row->mnemonic);
     pt_immediates(row, immediates);
     for (unsigned i = 0; i < n; i++) {
         uint64_t args[4];
@@ -396,6 +398,14 @@ static void wear_out(CUfunction f, void **params)
     params[1] = n;
 }
 
+/* At most `most` of the cases, evenly. */
+static unsigned thin_out(uint64_t *in, unsigned n, unsigned most)
+{
+    for (unsigned i = 0; n > most && i < most; i++)
+        memmove(in + 4 * (size_t)i, in + 4 * ((size_t)i * n / most), 4 * sizeof *in);
+    return n < most ? n : most;
+}
+
 static unsigned run_kernel(CUmodule module, unsigned first, unsigned group, bool uniform)
 {
     static unsigned turn;
@@ -404,11 +414,8 @@ static unsigned run_kernel(CUmodule module, unsigned first, unsigned group, bool
     unsigned n = pt_cases(row, &in), copies = uniform ? 1 : 2, bad = 0;
     unsigned forms = 1 + (uniform ? 0 : pt_immediates(row, immediates));
     /* The same value in all lanes: a sample of the cases is enough. */
-    if (uniform && n > 100) {
-        for (unsigned i = 0; i < 100; i++)
-            memmove(in + 4 * (size_t)i, in + 4 * ((size_t)i * n / 100), 4 * sizeof *in);
-        n = 100;
-    }
+    if (uniform)
+        n = thin_out(in, n, 100);
     size_t array = (size_t)n * memory_size(row->shape[0]), bytes = array * forms * group * copies;
     uint8_t *out = calloc(1, bytes);
     assert_non_null(out);
@@ -436,6 +443,51 @@ static unsigned run_kernel(CUmodule module, unsigned first, unsigned group, bool
     for (unsigned s = 0; s < source_count(row); s++)
         pt_free(d_in[s]);
     pt_free(d_out);
+    free(in);
+    free(out);
+    return bad;
+}
+
+static bool mixes(const pt_row_t *row)
+{
+    return source_count(row) > 1 && !row->body;
+}
+
+static unsigned run_mixed_kernel(CUmodule module, unsigned first, unsigned group)
+{
+    enum { CASES = 512, THREADS = 64 };
+    const pt_row_t *row = &rows[first];
+    unsigned sources = source_count(row), bad = 0;
+    uint64_t *in, *mixed;
+    unsigned n = pt_cases(row, &in);
+    n = thin_out(in, n, CASES);
+    size_t array = (size_t)n * memory_size(row->shape[0]), bytes = array * group * sources;
+    uint8_t *out = calloc(1, bytes);
+    mixed = malloc(4 * (size_t)n * sizeof *mixed);
+    assert_non_null(out);
+    assert_non_null(mixed);
+    CUdeviceptr d_out = pt_upload(NULL, bytes), d_in[4];
+    void *params[6] = {&d_out, &n};
+    for (unsigned s = 0; s < sources; s++) {
+        d_in[s] = upload_source(row, s, in, n);
+        params[2 + s] = &d_in[s];
+    }
+    char name[16];
+    snprintf(name, sizeof name, "m%u", first);
+    pt_launch(pt_function(module, name), (pt_dim_t){(n + THREADS - 1) / THREADS, 1, 1},
+              (pt_dim_t){THREADS, 1, 1}, 0, params);
+    pt_download(out, d_out, bytes);
+    for (unsigned s = 0; s < sources; s++) {
+        memcpy(mixed, in, 4 * (size_t)n * sizeof *mixed);
+        for (unsigned i = 0; i < n; i++)
+            mixed[4 * (size_t)i + s] = in[4 * (size_t)mixed_case(i / THREADS, n) + s];
+        for (unsigned g = 0; g < group; g++)
+            bad += check(&rows[first + g], "one source the same", 0, mixed,
+                         out + array * (g * sources + s), n);
+        pt_free(d_in[s]);
+    }
+    pt_free(d_out);
+    free(mixed);
     free(in);
     free(out);
     return bad;
@@ -478,12 +530,16 @@ static unsigned run_module(unsigned first, unsigned end)
     for (unsigned i = first; i < end; i += group_size(i, end)) {
         emit_kernel(&t, i, group_size(i, end), false);
         emit_kernel(&t, i, group_size(i, end), true);
+        if (mixes(&rows[i]))
+            emit_mixed_kernel(&t, i, group_size(i, end));
     }
     keep_module(t.text);
     CUmodule module = pt_load(t.text);
     for (unsigned i = first; i < end; i += group_size(i, end)) {
         bad += run_kernel(module, i, group_size(i, end), false);
         bad += run_kernel(module, i, group_size(i, end), true);
+        if (mixes(&rows[i]))
+            bad += run_mixed_kernel(module, i, group_size(i, end));
     }
     pt_unload(module);
     free(t.text);

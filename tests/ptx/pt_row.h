@@ -2,7 +2,8 @@
  *
  * A row is a mnemonic, the registers it takes and a function that computes what it must give. For
  * each row kernels are made that run it on every combination of edge values: in all lanes with
- * different values, in all lanes with the same value, and with an immediate as last source. */
+ * different values, in all lanes with the same value, with one source the same in all lanes and the
+ * others not, and with an immediate as last source. */
 #ifndef PT_ROW_H
 #define PT_ROW_H
 
@@ -74,6 +75,10 @@ enum { PT_AWAY = 0x7777 }; /* a rounding: to nearest, away from zero on a tie */
 
 /* v + sticky (only its sign counts: less than any digit of v) rounded (FE_*, PT_AWAY), as bits. */
 uint64_t pt_round(long double v, int sticky, pt_format_t format, int round);
+
+/* ---- pt_op.c, for pt_row.c ---- */
+
+pt_op_t pt_read_mnemonic(const char *mnemonic);
 
 /* ---- pt_values.c, for pt_row.c ---- */
 

@@ -206,6 +206,82 @@ static void test_lanes(void **state)
     }
 }
 
+/* ---- several sets of members in one warp: each lane names the lanes with its own label ---- */
+
+typedef struct {
+    uint32_t members, sum, min, votes, same, first;
+} set_t;
+
+/* What the lanes of thread i's warp that have its label (in % 3), of those in `lanes`, find out. */
+static set_t expect_set(const uint32_t *in, unsigned i, uint32_t lanes)
+{
+    set_t s = {.min = UINT32_MAX};
+    bool all = true, any = false, same = true;
+    for (unsigned l = 32; l-- > 0;) {
+        uint32_t v = in[i / 32 * 32 + l];
+        if (v % 3 != in[i] % 3 || !(lanes >> l & 1))
+            continue;
+        s.members |= 1u << l;
+        s.sum += v;
+        s.min = v < s.min ? v : s.min;
+        s.first = l;
+        all &= v & 1;
+        any |= v & 1;
+        same &= v == in[i];
+    }
+    s.votes = (all ? 1 : 0) | (any ? 2 : 0) | (all || !any ? 4 : 0);
+    s.same = same ? s.members + 1 : 0;
+    return s;
+}
+
+#define LABEL "rem.u32 %r7, %r3, 3; match.any.sync.b32 %r4, %r7, %r5;\n"
+#define ODD "and.b32 %r7, %r3, 1; setp.ne.u32 %p1, %r7, 0;\n"
+
+static void check_sets(const uint32_t *in, uint32_t lanes)
+{
+    uint32_t out[THREADS][2], odd[THREADS][2], same[THREADS][2], first[THREADS][2];
+    run(LABEL "redux.sync.add.s32 %r9, %r3, %r4; redux.sync.min.u32 %r8, %r3, %r4;", lanes, in, out,
+        THREADS);
+    run(LABEL ODD "vote.sync.ballot.b32 %r9, %p1, %r4; vote.sync.all.pred %p2, %p1, %r4;\n"
+                  "vote.sync.any.pred %p3, %p1, %r4; vote.sync.uni.pred %p4, %p1, %r4;\n"
+                  "selp.u32 %r10, 1, 0, %p2; selp.u32 %r11, 2, 0, %p3; selp.u32 %r12, 4, 0, %p4;\n"
+                  "add.s32 %r8, %r10, %r11; add.s32 %r8, %r8, %r12;",
+        lanes, in, odd, THREADS);
+    run(LABEL "match.all.sync.b32 %r8|%p1, %r3, %r4;\n@%p1 add.s32 %r8, %r8, 1;\n"
+              "shr.u32 %r10, %r3, 2; match.any.sync.b32 %r9, %r10, %r4;",
+        lanes, in, same, THREADS);
+    run(LABEL "elect.sync %r9|%p1, %r4; selp.u32 %r8, 1, 0, %p1;", lanes, in, first, THREADS);
+    for (unsigned i = 0; i < THREADS; i++) {
+        set_t want = expect_set(in, i, lanes);
+        uint32_t odds = 0, quarter = 0;
+        if (!(lanes >> (i % 32) & 1))
+            continue;
+        for (unsigned l = 0; l < 32; l++) {
+            odds |= (in[i / 32 * 32 + l] & 1) << l;
+            quarter |= (uint32_t)(in[i / 32 * 32 + l] / 4 == in[i] / 4) << l;
+        }
+        assert_int_equal(out[i][0], want.sum);
+        assert_int_equal(out[i][1], want.min);
+        assert_int_equal(odd[i][0], odds & want.members);
+        assert_int_equal(odd[i][1], want.votes);
+        assert_int_equal(same[i][0], quarter & want.members);
+        assert_int_equal(same[i][1], want.same);
+        assert_int_equal(first[i][0], want.first);
+        assert_int_equal(first[i][1], want.first == i % 32);
+    }
+}
+
+static void test_sets(void **state)
+{
+    uint32_t in[THREADS];
+    (void)state;
+    fill(in, THREADS, 40);
+    for (unsigned i = 32; i < 64; i++)
+        in[i] = i % 3; /* sets in which all bring the same */
+    check_sets(in, 0xffffffff);
+    check_sets(in, 0x7ff000f3);
+}
+
 /* ---- atomics ---- */
 
 typedef struct {
@@ -419,10 +495,10 @@ static void test_old_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shuffles),   cmocka_unit_test(test_partial_shuffle),
-        cmocka_unit_test(test_votes),      cmocka_unit_test(test_match),
-        cmocka_unit_test(test_lanes),      cmocka_unit_test(test_atomics),
-        cmocka_unit_test(test_old_values),
+        cmocka_unit_test(test_shuffles), cmocka_unit_test(test_partial_shuffle),
+        cmocka_unit_test(test_votes),    cmocka_unit_test(test_match),
+        cmocka_unit_test(test_lanes),    cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_atomics),  cmocka_unit_test(test_old_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@
  * gen_barrier.c  leaving and coming back: at barriers; gen_yield.c: in spin loops; gen_context.c
  * gen_atom.c     atomic operations; gen_atom_fast.c: in line, without a helper
  * gen_sync.c     where the lanes of a warp wait for each other; gen_exchange.c: one by one
- * gen_warp.c     shuffles, votes, matches
+ * gen_warp.c     shuffles; gen_vote.c: votes, matches, reductions, elections
  * gen_special.c  clusters of one CTA, address windows, registers that say little
  * gen_packet.c   instructions that a helper does for a strip; gen_async.c: cp and
  *                mbarrier; gen_matrix.c: wmma, mma, ldmatrix, stmatrix, movmatrix
@@ -218,6 +218,7 @@ void gen_store(cpu_gen_t *gen);
 void gen_atomic(cpu_gen_t *gen);
 bool gen_atomic_fast(cpu_gen_t *gen); /* false: not for this one */
 void gen_warp(cpu_gen_t *gen);
+void gen_vote(cpu_gen_t *gen);
 void gen_runtime(cpu_gen_t *gen); /* gen_runtime.c */
 void gen_asynchronous(cpu_gen_t *gen);
 void gen_matrix(cpu_gen_t *gen);

@@ -1,30 +1,9 @@
-/* What lanes of a warp do together: a strip is a warp here (W = 32). Only lanes that execute the
- * instruction together take part; the member mask narrows that further. */
+/* Shuffles: a strip is a warp here (W = 32). */
 #include "gpu-proxy/cpu/jit/gen.h"
 
 #define B gen->b
 
 enum { LANES = 32 };
-
-/* Members among the active lanes, as i32. */
-static val_t members(cpu_gen_t *gen, unsigned mask_source)
-{
-    val_t active = gen_mask_i32(gen);
-    if ((gen->i->flags & PTX_F_SYNC) == 0 && gen->i->op != PTX_OP_REDUX &&
-        gen->i->op != PTX_OP_ELECT) {
-        return active;
-    }
-    const ptx_operand_t *o = ptx_src(gen->f, gen->i, mask_source);
-    cpu_form_t form = cpu_operand_form(gen->a, o);
-    uint64_t c;
-    if (cpu_operand_constant(gen->a, o, &c) && (uint32_t)c == UINT32_MAX) {
-        return active;
-    }
-    if (cpu_form_uniform(&form)) {
-        return LLVMBuildAnd(B, active, gen_read(gen, o, PTX_U32, false), "");
-    }
-    return active; /* differs between lanes: whoever is here has been named by somebody */
-}
 
 typedef struct {
     uint32_t j, in_range;
@@ -134,156 +113,16 @@ static void shuffle(cpu_gen_t *gen)
     }
 }
 
-static void vote(cpu_gen_t *gen)
-{
-    const ptx_instr_t *i = gen->i;
-    val_t m = members(gen, 1);
-    val_t yes = LLVMBuildAnd(B, gen_bits(gen, gen_src(gen, 0, PTX_PRED, true)), m, "");
-    val_t none = gen_like(yes, 0), r;
-    val_t all = LLVMBuildICmp(B, LLVMIntEQ, yes, m, "");
-    val_t any = LLVMBuildICmp(B, LLVMIntNE, yes, none, "");
-    switch (i->mode) {
-    case PTX_VOTE_BALLOT:
-        gen_write(gen, ptx_dst(gen->f, i, 0), yes, PTX_B32);
-        return;
-    case PTX_VOTE_ALL:
-        r = all;
-        break;
-    case PTX_VOTE_ANY:
-        r = any;
-        break;
-    default:
-        r = LLVMBuildOr(B, all, LLVMBuildNot(B, any, ""), "");
-    }
-    gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_PRED);
-}
-
-static val_t lowest(cpu_gen_t *gen, val_t bits)
-{
-    val_t args[2] = {bits, LLVMConstInt(gen->i1, 0, 0)};
-    val_t n = gen_call(gen, "llvm.cttz", &gen->i32, 1, args, 2);
-    return LLVMBuildAnd(B, n, gen_like(n, LANES - 1), "");
-}
-
-static void match(cpu_gen_t *gen)
-{
-    const ptx_instr_t *i = gen->i;
-    val_t v = gen_src(gen, 0, i->type, true), m = members(gen, 1);
-    if (i->mode == PTX_VOTE_ALL) {
-        val_t first = LLVMBuildExtractElement(B, v, lowest(gen, m), "");
-        val_t same = LLVMBuildICmp(B, LLVMIntEQ, v, gen_splat(gen, first), "");
-        val_t bits = LLVMBuildAnd(B, gen_bits(gen, same), m, "");
-        val_t all = LLVMBuildICmp(B, LLVMIntEQ, bits, m, "");
-        gen_write(gen, ptx_dst(gen->f, i, 0), LLVMBuildSelect(B, all, m, gen_like(m, 0), ""),
-                  PTX_B32);
-        write_in_range(gen, all);
-        return;
-    }
-    val_t r = LLVMGetPoison(gen_vector(gen, gen->i32));
-    for (unsigned l = 0; l < LANES; l++) {
-        val_t lane = LLVMConstInt(gen->i64, l, 0);
-        val_t mine = gen_splat(gen, LLVMBuildExtractElement(B, v, lane, ""));
-        val_t bits = gen_bits(gen, LLVMBuildICmp(B, LLVMIntEQ, v, mine, ""));
-        r = LLVMBuildInsertElement(B, r, LLVMBuildAnd(B, bits, m, ""), lane, "");
-    }
-    gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_B32);
-}
-
-/* Min or max of f32: as integers that order as the floats do. Without .NaN a NaN counts only if there is
- * nothing else; then, and with .NaN if there is one, the result is PTX's canonical NaN. */
-static void reduce_f32(cpu_gen_t *gen)
-{
-    enum { CANONICAL = 0x7fffffff };
-    const ptx_instr_t *i = gen->i;
-    bool max = i->mode == PTX_ATOM_MAX;
-    val_t v = gen_src(gen, 0, PTX_U32, true), lanes = gen_from_bits(gen, members(gen, 1));
-    val_t magnitude = LLVMBuildAnd(B, v, gen_like(v, CANONICAL), "");
-    val_t nan = LLVMBuildICmp(B, LLVMIntUGT, magnitude, gen_like(v, 0x7f800000), "");
-    v = i->flags & PTX_F_ABS ? magnitude : v;
-    val_t sign = LLVMBuildAShr(B, v, gen_like(v, 31), "");
-    val_t key = LLVMBuildXor(B, v, LLVMBuildAnd(B, sign, gen_like(v, CANONICAL), ""), "");
-    val_t counts = LLVMBuildAnd(B, lanes, LLVMBuildNot(B, nan, ""), "");
-    key = LLVMBuildSelect(B, counts, key,
-                          gen_like(key, max ? (uint32_t)INT32_MIN : (uint32_t)INT32_MAX), "");
-    val_t r = gen_call1(gen, max ? "llvm.vector.reduce.smax" : "llvm.vector.reduce.smin", key);
-    sign = LLVMBuildAShr(B, r, gen_like(r, 31), "");
-    r = LLVMBuildXor(B, r, LLVMBuildAnd(B, sign, gen_like(r, CANONICAL), ""), "");
-    val_t none = LLVMBuildNot(B, gen_any(gen, counts), "");
-    if (i->flags & PTX_F_NAN) {
-        none = LLVMBuildOr(B, none, gen_any(gen, LLVMBuildAnd(B, lanes, nan, "")), "");
-    }
-    r = LLVMBuildSelect(B, none, gen_like(r, CANONICAL), r, "");
-    gen_write(gen, ptx_dst(gen->f, i, 0), r, PTX_U32);
-}
-
-static void reduce(cpu_gen_t *gen)
-{
-    const ptx_instr_t *i = gen->i;
-    if (i->type == PTX_F32) {
-        reduce_f32(gen);
-        return;
-    }
-    bool sign = ptx_type_is_signed((ptx_type_t)i->type);
-    const char *name;
-    uint64_t neutral = 0;
-    switch (i->mode) {
-    case PTX_ATOM_ADD:
-        name = "llvm.vector.reduce.add";
-        break;
-    case PTX_ATOM_MIN:
-        name = sign ? "llvm.vector.reduce.smin" : "llvm.vector.reduce.umin";
-        neutral = sign ? INT32_MAX : UINT32_MAX;
-        break;
-    case PTX_ATOM_MAX:
-        name = sign ? "llvm.vector.reduce.smax" : "llvm.vector.reduce.umax";
-        neutral = sign ? (uint32_t)INT32_MIN : 0;
-        break;
-    case PTX_ATOM_AND:
-        name = "llvm.vector.reduce.and";
-        neutral = UINT32_MAX;
-        break;
-    case PTX_ATOM_OR:
-        name = "llvm.vector.reduce.or";
-        break;
-    default:
-        name = "llvm.vector.reduce.xor";
-    }
-    val_t v = gen_src(gen, 0, i->type, true);
-    v = LLVMBuildSelect(B, gen_from_bits(gen, members(gen, 1)), v, gen_like(v, neutral), "");
-    gen_write(gen, ptx_dst(gen->f, i, 0), gen_call1(gen, name, v), i->type);
-}
-
-static void elect(cpu_gen_t *gen)
-{
-    const ptx_instr_t *i = gen->i;
-    val_t first = lowest(gen, members(gen, 0));
-    gen_write(gen, ptx_dst(gen->f, i, 0), first, PTX_B32);
-    if (i->dst_count > 1) {
-        val_t lane = gen_lanes(gen, gen->i32, 1);
-        gen_write(gen, ptx_dst(gen->f, i, 1),
-                  LLVMBuildICmp(B, LLVMIntEQ, lane, gen_splat(gen, first), ""), PTX_PRED);
-    }
-}
-
 void gen_warp(cpu_gen_t *gen)
 {
     switch (gen->i->op) {
     case PTX_OP_SHFL:
         shuffle(gen);
         break;
-    case PTX_OP_VOTE:
-        vote(gen);
-        break;
-    case PTX_OP_MATCH:
-        match(gen);
-        break;
-    case PTX_OP_REDUX:
-        reduce(gen);
-        break;
     case PTX_OP_ACTIVEMASK:
         gen_write(gen, ptx_dst(gen->f, gen->i, 0), gen_mask_i32(gen), PTX_B32);
         break;
     default:
-        elect(gen);
+        gen_vote(gen);
     }
 }

@@ -321,6 +321,17 @@ static cpu_form_t selp_form(const cpu_analysis_t *a, const ptx_instr_t *i)
     return cpu_form_uniform(&p) && cpu_form_equal(&x, &y) ? x : VARYING;
 }
 
+/* What the members of a warp find out is one thing for all lanes, if they are one set. */
+static cpu_form_t meeting_form(const cpu_analysis_t *a, const ptx_instr_t *i)
+{
+    unsigned members;
+    if (!cpu_instr_syncs_warp(i, &members)) {
+        return UNIFORM;
+    }
+    cpu_form_t form = src_form(a, i, members);
+    return cpu_form_uniform(&form) ? UNIFORM : VARYING;
+}
+
 static cpu_form_t default_form(const cpu_analysis_t *a, const ptx_instr_t *i)
 {
     cpu_form_t all = UNIFORM;
@@ -357,9 +368,10 @@ cpu_form_t cpu_instr_form(const cpu_analysis_t *a, const ptx_instr_t *i)
     case PTX_OP_MOVMATRIX:
         return VARYING;
     case PTX_OP_MATCH:
-        return i->mode == PTX_VOTE_ALL ? UNIFORM : VARYING;
+        return i->mode == PTX_VOTE_ALL ? meeting_form(a, i) : VARYING;
     case PTX_OP_VOTE:
     case PTX_OP_REDUX:
+        return meeting_form(a, i);
     case PTX_OP_ACTIVEMASK:
     case PTX_OP_BAR:
         return UNIFORM;
@@ -397,8 +409,8 @@ cpu_form_t cpu_instr_form(const cpu_analysis_t *a, const ptx_instr_t *i)
     if (i->op == PTX_OP_MAX) {
         return cpu_max_is_bound(a, i) ? UNIFORM : VARYING;
     }
-    if (i->op == PTX_OP_CVT) {
-        return cvt_form(a, i);
+    if (i->op == PTX_OP_CVT) { /* of two values: never affine */
+        return i->src_count > 1 ? VARYING : cvt_form(a, i);
     }
     if (!is_integer(i->type) || bits < 16 || (i->flags & (PTX_F_SAT | PTX_F_CC)) != 0) {
         return VARYING;
