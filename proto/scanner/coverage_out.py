@@ -46,7 +46,7 @@ def coverage(cat):
            "The `thread` variants (`_ptsz`, `_ptds`) and older names of one function are listed under it. The\n"
            "last column names a test whose source calls the function.\n\n",
            "| tier | what it is | base names | remote | software device |\n|---|---|---|---|---|\n"]
-    device, tests = proofs.defined_by_device(), proofs.Tests("tests")
+    device, tests = proofs.defined_by_device(), proofs.Tests("tests", "coverage-driver.md")
     what = {1: "training through the driver API", 2: "applications in the style of the runtime",
             3: "graphs, pools, virtual memory, IPC", 4: "graphics, texture references and other rarities"}
     for tier in (1, 2, 3, 4):

@@ -28,8 +28,11 @@ def defined_by_device():
 class Tests:
     """The sources below a folder of tests, with the names of calls in each."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, page):
         self.calls = {}
+        # A page keeps the test it names while that one makes the call: a new test changes no other lines.
+        text = read(os.path.join(SOURCE, "docs", page))
+        self.named = dict(re.findall(r"^\|.*?`(cu\w+|__cuda\w+)`.*\| `(\w+)` \|$", text, flags=re.M))
         for root, folders, files in os.walk(os.path.join(SOURCE, folder)):
             folders.sort()
             for name in sorted(files):
@@ -39,8 +42,11 @@ class Tests:
     def look_at(self, path, name):
         stem = os.path.splitext(name)[0]
         for call in set(re.findall(r"\b(cu[A-Z]\w+|cuda[A-Z]\w+|__cuda\w+)\s*\(", read(path))):
-            self.calls.setdefault(call, stem)
+            self.calls.setdefault(call, []).append(stem)
 
     def of(self, call):
-        found = self.calls.get(call)
-        return f"`{found}`" if found else ""
+        found = self.calls.get(call, [])
+        if not found:
+            return ""
+        named = self.named.get(call)
+        return f"`{named if named in found else found[0]}`"

@@ -151,7 +151,7 @@ def coverage(cat):
            f"`libcudart.so.13` exports {total} names; {done} do what CUDA says as far as the "
            "driver under it does ([coverage of the driver](coverage-driver.md)); the others return "
            "`cudaErrorNotSupported` and log their name once.\n"]
-    tests = proofs.Tests("tests")
+    tests = proofs.Tests("tests", "coverage-runtime.md")
     section = None
     for call in cat.calls:
         if call.section != section:
