@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/cuda/gb_cuda_error.h"
+#include "gpu-proxy/client/rc_capture.h"
 
 CUresult rc_begin(rc_call_t *call)
 {
@@ -47,9 +48,12 @@ static CUresult belongs(rc_call_t *call, const rc_object_t *object)
 CUresult rc_use_stream(rc_call_t *call, CUstream stream, uint64_t *wire)
 {
     uint64_t value = (uint64_t)(uintptr_t)stream;
+    call->stream = stream;
+    call->on_stream = 1;
     if (value <= 2) {
         if (!call->context)
             return CUDA_ERROR_INVALID_CONTEXT;
+        call->stream_context = call->context;
         *wire = value;
         return belongs(call,
                        &(rc_object_t){.session = call->context->session, .context = call->context});
@@ -57,6 +61,7 @@ CUresult rc_use_stream(rc_call_t *call, CUstream stream, uint64_t *wire)
     rc_object_t *object = rc_object_get(RC_STREAM, stream);
     if (!object)
         return CUDA_ERROR_INVALID_HANDLE;
+    call->stream_context = object->context;
     *wire = object->number;
     return belongs(call, object);
 }
@@ -66,6 +71,7 @@ CUresult rc_use_event(rc_call_t *call, CUevent event, uint64_t *wire)
     rc_object_t *object = rc_object_get(RC_EVENT, event);
     if (!object)
         return CUDA_ERROR_INVALID_HANDLE;
+    call->event = object;
     *wire = object->number;
     return belongs(call, object);
 }
@@ -133,8 +139,16 @@ CUresult rc_post_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_siz
 {
     if (!call->session)
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (call->on_stream && rc_capture_any()) {
+        int done;
+        CUresult taken = rc_capture_post(call, op, a, a_size, &done);
+        if (done)
+            return taken;
+    }
     CUresult result =
         rc_send(call->session, call->lane, context_of(call), op, a, a_size, b, b_size);
+    if (call->event && (op == GB_OP_cuEventRecord || op == GB_OP_cuEventRecordWithFlags))
+        atomic_store_explicit(&call->event->event.recorded, 1, memory_order_relaxed);
     /* Only now may the number be used again: what uses it will be behind this frame. */
     if (call->dropped)
         rc_object_free(call->dropped);
@@ -149,8 +163,24 @@ CUresult rc_post_bulk(rc_call_t *call, uint16_t op, const void *a, size_t a_size
     return rc_send_bulk(call->session, call->lane, context_of(call), op, a, a_size, b, b_size);
 }
 
+/* The flags say "external" only where a capture makes a node of it. */
+static CUresult check_event_flags(rc_call_t *call, unsigned flags)
+{
+    int captured;
+    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = rc_capture_enter(call, &captured);
+    return !result && !captured ? CUDA_ERROR_ILLEGAL_STATE : result;
+}
+
 CUresult rc_post(rc_call_t *call, uint16_t op, const uint64_t *args, unsigned count)
 {
+    _Static_assert(CU_EVENT_RECORD_EXTERNAL == (int)CU_EVENT_WAIT_EXTERNAL, "one check for both");
+    if ((op == GB_OP_cuEventRecordWithFlags || op == GB_OP_cuStreamWaitEvent) && args[2]) {
+        CUresult result = check_event_flags(call, (unsigned)args[2]);
+        if (result)
+            return result;
+    }
     return rc_post_bytes(call, op, args, count * sizeof(*args), NULL, 0);
 }
 
@@ -169,6 +199,11 @@ CUresult rc_ask_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_size
 {
     if (!call->session)
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (rc_capture_any()) {
+        CUresult refused = rc_capture_ask(call, op);
+        if (refused)
+            return refused;
+    }
     CUresult result = rc_send_and_wait(call->session, call->lane, context_of(call), op, a, a_size,
                                        b, b_size, waiter);
     if (result)

@@ -12,6 +12,10 @@ typedef struct {
     rc_object_t *owner;    /* context of the handles used, if any */
     rc_session_t *place;   /* session of the memory used, if any */
     rc_object_t *dropped;  /* handle that the call ends */
+    CUstream stream;       /* used, if on_stream */
+    int on_stream;
+    rc_object_t *stream_context;
+    rc_object_t *event; /* used, if any; the last one */
 } rc_call_t;
 
 /* Is CUDA initialised, has this thread a lane, and is its context without a fault? Does not demand a

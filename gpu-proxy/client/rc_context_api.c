@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "gb_cuda_api.h"
-#include "gpu-proxy/client/rc_call.h"
+#include "gpu-proxy/client/rc_capture.h"
 
 static _Atomic uint64_t next_id = 1;
 
@@ -22,6 +22,7 @@ static rc_object_t *new_context(rc_device_t *device, int primary, unsigned flags
 /* Everything that belongs to the context ends with it. */
 static void forget(rc_object_t *context)
 {
+    rc_capture_forget_context(context);
     rc_objects_drop(context);
     rc_blocks_drop(context);
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu-proxy/client/rc_capture.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t numbers; /* under the lock */
 
@@ -109,6 +111,7 @@ CUresult rc_nodes_get(const CUgraphNode *handles, size_t count, rc_node_t ***nod
 void rc_graph_remove(rc_node_t *node)
 {
     rc_graph_t *graph = node->graph;
+    rc_capture_forget_nodes(graph);
     for (size_t i = 0; i < node->after.count; i++)
         take_out(&node->after.nodes[i]->before, node);
     for (size_t i = 0; i < node->before.count; i++)
@@ -268,6 +271,7 @@ rc_graph_t *rc_graph_new(int visible)
 
 void rc_graph_end(rc_graph_t *graph)
 {
+    rc_capture_forget_graph(graph);
     drop_handle(graph->object);
     graph->object = NULL;
     while (graph->nodes.count)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_exec.h"
 
 /* ---- graphs ---- */
@@ -427,17 +428,44 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     return rc_graph_leave(result);
 }
 
+/* A captured launch is a child graph. */
+static CUresult capture_launch(rc_call_t *call, CUgraphExec handle)
+{
+    rc_exec_t *exec;
+    rc_work_t work;
+    rc_graph_lock();
+    rc_work_empty(&work);
+    CUresult result = rc_exec_get(handle, &exec);
+    if (!result)
+        result = rc_graph_clone(exec->graph, 1, &work.child);
+    if (!result)
+        work.child->owned = 1;
+    rc_graph_unlock();
+    if (result)
+        return result;
+    work.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    return rc_capture_work(call, &work);
+}
+
 static CUresult launch(CUgraphExec handle, CUstream stream, uint16_t op)
 {
     rc_call_t call;
     rc_exec_t *exec;
     uint64_t args[2];
-    CUresult result = rc_graph_enter(&call);
-    if (result)
-        return result;
-    result = call.context ? rc_exec_get(handle, &exec) : CUDA_ERROR_INVALID_CONTEXT;
+    int captured = 0;
+    CUresult result = rc_begin_in_context(&call);
     if (!result)
         result = rc_use_stream(&call, stream, &args[1]);
+    if (!result)
+        result = rc_capture_enter(&call, &captured);
+    if (result)
+        return result;
+    if (captured)
+        return op == GB_OP_cuGraphUpload ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                         : capture_launch(&call, handle);
+    call.on_stream = 0; /* looked at; what follows is queued under the lock */
+    rc_graph_lock();
+    result = rc_exec_get(handle, &exec);
     if (!result && exec->context && exec->context != rc_handle(call.owner))
         result = CUDA_ERROR_INVALID_HANDLE;
     if (!result)

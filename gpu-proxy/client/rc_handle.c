@@ -91,6 +91,8 @@ int rc_object_kill(rc_object_t *object)
 
 void rc_object_free(rc_object_t *object)
 {
+    if (object->kind == RC_EVENT)
+        rc_capture_forget_event(object);
     pthread_mutex_lock(&lock);
     object->next_free = free_list;
     free_list = object;

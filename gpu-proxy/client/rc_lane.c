@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu-proxy/client/rc_state.h"
+#include "gpu-proxy/client/rc_capture.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -15,6 +15,7 @@ static _Thread_local rc_lane_t *mine __attribute__((tls_model("initial-exec")));
 static void leave(void *arg)
 {
     rc_lane_t *lane = arg;
+    rc_capture_forget_lane(lane);
     if (atomic_load(&rc.phase) == RC_READY)
         for (int i = 0; i < rc.session_count; i++)
             if (lane->used[i])

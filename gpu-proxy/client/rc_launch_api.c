@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_launch.h"
 
 CUresult rc_launch_check(const rc_object_t *context, const px_wire_launch_t *l, rc_function_t *f)
@@ -72,6 +73,21 @@ CUresult rc_launch_pack(const rc_function_t *f, void **values, void **extra, voi
     return pack(f, values, buffer);
 }
 
+/* The launch as a node of a graph. */
+static CUresult capture(rc_call_t *call, CUfunction handle, rc_object_t *function,
+                        const px_wire_launch_t *l, const void *bytes)
+{
+    rc_work_t work;
+    CUresult result = rc_work_launch(call->context, function->function.function, l, bytes, &work);
+    if (result)
+        return result;
+    if (rc_object_get(RC_FUNCTION, handle))
+        work.kernel.func = handle;
+    else
+        work.kernel.kern = (CUkernel)(uintptr_t)handle;
+    return rc_capture_work(call, &work);
+}
+
 static CUresult launch(CUfunction handle, px_wire_launch_t *l, CUstream stream, void **values,
                        void **extra)
 {
@@ -100,8 +116,15 @@ static CUresult launch(CUfunction handle, px_wire_launch_t *l, CUstream stream, 
     const void *bytes;
     result = rc_launch_pack(f, values, extra, f->param_bytes <= sizeof(small) ? small : large,
                             &bytes, &l->params);
-    return result ? result
-                  : rc_post_bytes(&call, GB_OP_cuLaunchKernel, l, sizeof(*l), bytes, l->params);
+    if (result)
+        return result;
+    if (rc_capture_any()) {
+        int captured;
+        result = rc_capture_look(&call, &captured);
+        if (result || captured)
+            return result ? result : capture(&call, handle, object, l, bytes);
+    }
+    return rc_post_bytes(&call, GB_OP_cuLaunchKernel, l, sizeof(*l), bytes, l->params);
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include "gb_cuda_api.h"
-#include "gpu-proxy/client/rc_call.h"
+#include "gpu-proxy/client/rc_capture.h"
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
@@ -15,6 +15,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
         return result;
     if (!dptr || bytesize == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    result = rc_capture_unsafe();
+    if (result)
+        return result;
     result = rc_ask(&call, GB_OP_cuMemAlloc_v2, &size, 1, &address, 1);
     if (!result)
         result = rc_block_add(RC_BLOCK_DEVICE, address, size, call.context, 0);
@@ -29,6 +32,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     rc_block_t block;
     CUresult result = rc_begin(&call);
     if (result || dptr == 0)
+        return result;
+    result = rc_capture_unsafe();
+    if (result)
         return result;
     if (!rc_block_take(RC_BLOCK_DEVICE, dptr, &block))
         return CUDA_ERROR_INVALID_VALUE;
@@ -67,6 +73,9 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
         return result;
     if (!pp || bytesize == 0 || (Flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
+    result = rc_capture_unsafe();
+    if (result)
+        return result;
     if (bytesize > SIZE_MAX / 2)
         return CUDA_ERROR_OUT_OF_MEMORY;
     void *memory = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -132,6 +141,11 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t
         result = rc_use_range(&call, dstDevice, ByteCount, 1, &dst);
     if (!result && ByteCount && !srcHost)
         result = CUDA_ERROR_INVALID_VALUE;
+    int captured = 0;
+    if (!result)
+        result = rc_capture_enter(&call, &captured);
+    if (!result && captured)
+        return rc_capture_copy(&call, dstDevice, (uint64_t)(uintptr_t)srcHost, ByteCount);
     const uint8_t *from = srcHost;
     for (size_t done = 0; done < ByteCount && !result; done += copy.size) {
         copy.dst = dst + done;
@@ -162,6 +176,11 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
         result = rc_use_range(&call, srcDevice, ByteCount, 1, &copy.src);
     if (!result && ByteCount && !dstHost)
         result = CUDA_ERROR_INVALID_VALUE;
+    int captured = 0;
+    if (!result)
+        result = rc_capture_enter(&call, &captured);
+    if (!result && captured)
+        return rc_capture_copy(&call, (uint64_t)(uintptr_t)dstHost, srcDevice, ByteCount);
     if (result || ByteCount == 0)
         return result;
     copy.size = ByteCount;
@@ -185,6 +204,11 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
         result = rc_use_range(&call, dstDevice, ByteCount, 1, &copy.dst);
     if (!result)
         result = rc_use_range(&call, srcDevice, ByteCount, 1, &copy.src);
+    int captured = 0;
+    if (!result)
+        result = rc_capture_enter(&call, &captured);
+    if (!result && captured)
+        return rc_capture_copy(&call, dstDevice, srcDevice, ByteCount);
     if (result || ByteCount == 0)
         return result;
     copy.size = ByteCount;

@@ -110,6 +110,7 @@ struct rc_object {
         struct {
             unsigned flags;
             atomic_int recorded;
+            struct rc_captured *captured; /* recorded in a captured stream (rc_capture.h) */
         } event;
         rc_module_t *module;
         struct {
@@ -198,6 +199,8 @@ void *rc_handle(const rc_object_t *object);
 int rc_object_kill(rc_object_t *object);
 void rc_object_free(rc_object_t *object);
 void rc_module_free(rc_module_t *module);
+/* The event's slot is about to be given back. */
+void rc_capture_forget_event(rc_object_t *event);
 /* The executable graph's context is gone; its handle too. */
 void rc_exec_dropped(rc_object_t *object);
 /* Kills and frees all objects that belong to the context. */

@@ -400,6 +400,18 @@ void cpu_capture_forget_stream(cpu_stream_t *stream)
     cpu_graph_unlock();
 }
 
+/* Events that were recorded in it are not asked for their nodes once it is invalid. */
+void cpu_capture_forget_nodes(const cpu_graph_t *graph)
+{
+    for (cpu_capture_t *capture = captures; capture; capture = capture->next) {
+        if (capture->graph != graph)
+            continue;
+        capture->invalid = true;
+        for (cpu_captured_t *c = capture->members; c; c = c->next)
+            c->tips.count = 0;
+    }
+}
+
 /* ---- asking ---- */
 
 CUresult cpu_capture_info(cpu_stream_t *stream, cpu_capture_info_t *info)

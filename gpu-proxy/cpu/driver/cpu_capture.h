@@ -47,6 +47,10 @@ bool cpu_capture_owns(const cpu_event_t *event);
 /* The stream is destroyed. Takes the lock. */
 void cpu_capture_forget_stream(cpu_stream_t *stream);
 
+/* A node of the graph is destroyed, or all of it: a capture into it becomes invalid. With cpu_graph_lock
+ * held. */
+void cpu_capture_forget_nodes(const cpu_graph_t *graph);
+
 /* ---- for the entry points; with cpu_graph_lock held ---- */
 
 /* `graph` NULL: a new one. */

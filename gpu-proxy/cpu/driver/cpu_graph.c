@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu-proxy/cpu/driver/cpu_capture.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t numbers; /* under the lock */
 
@@ -89,6 +91,7 @@ static void let_go(cpu_graph_node_t *node)
 void cpu_graph_remove(cpu_graph_node_t *node)
 {
     cpu_graph_t *graph = node->graph;
+    cpu_capture_forget_nodes(graph);
     for (size_t i = 0; i < node->after.count; i++)
         take_out(&node->after.nodes[i]->before, node);
     for (size_t i = 0; i < node->before.count; i++)
@@ -232,6 +235,7 @@ cpu_graph_t *cpu_graph_new(void)
 
 void cpu_graph_end(cpu_graph_t *graph)
 {
+    cpu_capture_forget_nodes(graph);
     drop_handle(CPU_KIND_GRAPH, &graph->object);
     while (graph->nodes.count) {
         cpu_graph_node_t *node = graph->nodes.nodes[--graph->nodes.count];

@@ -1,4 +1,5 @@
 /* Graphs over two proxies: what travels, and graphs of the second device. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,106 @@ static void only_changes_travel(void **state)
     OK(cu->cuMemFree_v2(data));
 }
 
+/* Capturing sends nothing: the frames of the operations become nodes. */
+static void captures_send_nothing(void **state)
+{
+    CUfunction function = kernel("add_at");
+    CUdeviceptr words, word;
+    CUstream stream, other;
+    CUevent fork, join;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUstreamCaptureStatus status;
+    size_t count = 0;
+    uint32_t got[2];
+    (void)state;
+    OK(cu->cuMemAlloc_v2(&words, 8));
+    OK(cu->cuStreamCreate(&stream, 0));
+    OK(cu->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cu->cuEventCreate(&fork, 0));
+    OK(cu->cuEventCreate(&join, 0));
+    word = words + 4;
+    void *params[] = {&words};
+    OK(cu->cuCtxSynchronize());
+    uint64_t up = relay_up(relay);
+    OK(cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cu->cuMemsetD8Async(words, 0, 8, stream));
+    OK(cu->cuEventRecord(fork, stream));
+    OK(cu->cuStreamWaitEvent(other, fork, 0));
+    OK(cu->cuLaunchKernel(function, 1, 1, 1, N, 1, 1, 0, stream, params, NULL));
+    OK(cu->cuStreamWriteValue32_v2(other, word, 7, 0));
+    OK(cu->cuEventRecord(join, other));
+    OK(cu->cuStreamWaitEvent(stream, join, 0));
+    OK(cu->cuMemcpyDtoDAsync_v2(word, words, 4, stream));
+    OK(cu->cuMemsetD16Async(words, 0x101, 2, stream));
+    OK(cu->cuStreamIsCapturing(other, &status));
+    assert_int_equal(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK(cu->cuStreamEndCapture(stream, &graph));
+    assert_int_equal(relay_up(relay), up);
+    OK(cu->cuGraphGetNodes(graph, NULL, &count));
+    assert_int_equal(count, 5);
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int i = 0; i < 3; i++)
+        OK(cu->cuGraphLaunch(exec, stream));
+    OK(cu->cuMemcpyDtoHAsync_v2(got, words, 8, stream));
+    OK(cu->cuStreamSynchronize(stream));
+    assert_int_equal(got[0], 0x1010101);
+    assert_int_equal(got[1], N);
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuGraphDestroy(graph));
+    OK(cu->cuStreamDestroy_v2(stream));
+    OK(cu->cuStreamDestroy_v2(other));
+    OK(cu->cuMemFree_v2(words));
+}
+
+/* The per-thread default stream is captured like any other, and each thread has its own. */
+static void *thread_captures(void *context)
+{
+    CUgraph graph;
+    CUstreamCaptureStatus status;
+    if (cu->cuCtxSetCurrent(context) || cu->cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status) ||
+        status != CU_STREAM_CAPTURE_STATUS_NONE ||
+        cu->cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED))
+        return (void *)1;
+    return (void *)(intptr_t)cu->cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph);
+}
+
+static void threads_capture_their_own_streams(void **state)
+{
+    CUgraph graph;
+    CUstreamCaptureStatus status;
+    CUdeviceptr word;
+    pthread_t thread;
+    void *result;
+    OK(cu->cuMemAlloc_v2(&word, 4));
+    OK(cu->cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+    assert_int_equal(pthread_create(&thread, NULL, thread_captures, *state), 0);
+    pthread_join(thread, &result);
+    assert_null(result);
+    OK(cu->cuMemsetD32Async(word, 1, 1, CU_STREAM_PER_THREAD));
+    OK(cu->cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status));
+    assert_int_equal(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK(cu->cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+    OK(cu->cuGraphDestroy(graph));
+    OK(cu->cuMemFree_v2(word));
+}
+
+/* A context that is destroyed takes its captures with it. */
+static void contexts_end_their_captures(void **state)
+{
+    CUcontext other;
+    CUstream stream;
+    CUdeviceptr p;
+    OK(cu->cuCtxCreate_v2(&other, 0, 0));
+    OK(cu->cuStreamCreate(&stream, 0));
+    OK(cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cu->cuCtxSetCurrent(*state));
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu->cuMemAlloc_v2(&p, 4));
+    OK(cu->cuCtxDestroy_v2(other));
+    OK(cu->cuMemAlloc_v2(&p, 4));
+    OK(cu->cuMemFree_v2(p));
+}
+
 /* Graphs belong to the device of their nodes; those of two devices are no graph. */
 static void graphs_of_two_devices(void **state)
 {
@@ -224,8 +325,13 @@ static void failed_instantiations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_CONTEXT(a_launch_is_one_small_frame), IN_CONTEXT(only_changes_travel),
-        IN_CONTEXT(graphs_of_two_devices),       IN_CONTEXT(large_graphs),
+        IN_CONTEXT(a_launch_is_one_small_frame),
+        IN_CONTEXT(only_changes_travel),
+        IN_CONTEXT(captures_send_nothing),
+        IN_CONTEXT(threads_capture_their_own_streams),
+        IN_CONTEXT(contexts_end_their_captures),
+        IN_CONTEXT(graphs_of_two_devices),
+        IN_CONTEXT(large_graphs),
         IN_CONTEXT(failed_instantiations),
     };
     char path[128], both[256];

@@ -316,6 +316,33 @@ static void captures_into_graphs(void **state)
     OK(cu->cuGraphDestroy(graph));
 }
 
+/* A node that the stream would go on from is destroyed, then the whole graph. */
+static void destroyed_nodes_and_graphs(void **state)
+{
+    CUfunction function = kernel("nothing");
+    CUstream stream = new_stream();
+    CUgraph graph;
+    CUgraphNode node;
+    size_t count = 1;
+    (void)state;
+    OK(cu->cuGraphCreate(&graph, 0));
+    OK(cu->cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
+                                       CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(launch(function, stream, NULL));
+    OK(cu->cuGraphGetNodes(graph, &node, &count));
+    OK(cu->cuGraphDestroyNode(node));
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, launch(function, stream, NULL));
+    expect_invalid(stream);
+    OK(cu->cuGraphCreate(&graph, 0));
+    OK(cu->cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
+                                       CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(launch(function, stream, NULL));
+    OK(cu->cuGraphDestroy(graph));
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, launch(function, stream, NULL));
+    expect_invalid(stream);
+    OK(cu->cuStreamSynchronize(stream));
+}
+
 /* A stream that is destroyed takes its capture with it. */
 static void streams_end_with_their_captures(void **state)
 {
@@ -333,7 +360,7 @@ int main(void)
         IN_CONTEXT(operations_become_nodes),         IN_CONTEXT(captures_spread_by_events),
         IN_CONTEXT(a_captured_launch_is_a_child),    IN_CONTEXT(what_captures_forbid),
         IN_CONTEXT(captures_belong_to_threads),      IN_CONTEXT(captures_into_graphs),
-        IN_CONTEXT(streams_end_with_their_captures),
+        IN_CONTEXT(streams_end_with_their_captures), IN_CONTEXT(destroyed_nodes_and_graphs),
     };
     return cmocka_run_group_tests(tests, device_setup, NULL);
 }
