@@ -34,6 +34,26 @@ static inline void bench_line(int json, const char *bench, const char *metric, d
     fflush(stdout);
 }
 
+/* The same for a value that a target is promised for: ratio is value over target. */
+static inline void bench_promise(int json, const char *bench, const char *metric, double value,
+                                 const char *unit, double target, double floor, double peer)
+{
+    if (json) {
+        printf("{\"bench\":\"%s\",\"metric\":\"%s\"", bench, metric);
+        bench_number("value", value);
+        printf(",\"unit\":\"%s\"", unit);
+        bench_number("target", target);
+        bench_number("floor", floor);
+        bench_number("peer", peer);
+        bench_number("ratio", value / target);
+        puts("}");
+    } else {
+        printf("%-8s %-24s %10.4g %-6s target %-8.4g floor %-10.4g peer %-10.4g ratio %.3g\n",
+               bench, metric, value, unit, target, floor, peer, value / target);
+    }
+    fflush(stdout);
+}
+
 static inline int bench_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

@@ -62,6 +62,11 @@ void cpu_variant_put(cpu_variant_t *variant)
     atomic_fetch_sub_explicit(&variant->holders, 1, memory_order_release);
 }
 
+void cpu_variant_put_many(cpu_variant_t *variant, unsigned count)
+{
+    atomic_fetch_sub_explicit(&variant->holders, count, memory_order_release);
+}
+
 /* Under the lock. */
 static void unlist(cpu_variant_t *variant)
 {

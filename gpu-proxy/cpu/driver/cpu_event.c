@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/core/gb_clock.h"
+#include "gpu-proxy/cpu/driver/cpu_cells.h"
 
 typedef struct {
     cpu_op_t op;
@@ -23,7 +24,7 @@ static void release(cpu_op_t *op)
     mark_op_t *mark = (mark_op_t *)op;
     if (mark->event)
         cpu_object_put(&mark->event->object);
-    free(mark);
+    cpu_cells_give(mark, sizeof(*mark));
 }
 
 static const cpu_op_ops_t mark_ops = {.name = "event", .instant = stamp, .release = release};
@@ -67,25 +68,42 @@ CUresult cpu_event_get(CUevent handle, cpu_event_t **event)
     return CUDA_SUCCESS;
 }
 
-CUresult cpu_event_record(cpu_event_t *event, cpu_stream_t *stream)
+static CUresult submit_record(cpu_event_t *event, uint64_t serial, cpu_stream_t *stream,
+                              uint64_t *seq)
 {
-    mark_op_t *mark = malloc(sizeof(*mark));
+    mark_op_t *mark = cpu_cells_take(sizeof(*mark));
     if (!mark)
         return CUDA_ERROR_OUT_OF_MEMORY;
     cpu_op_init(&mark->op, &mark_ops, 0, 0);
     cpu_object_ref(&event->object);
     mark->event = event;
-    pthread_mutex_lock(&event->lock);
-    mark->serial = atomic_fetch_add(&event->serial, 1) + 1;
-    uint64_t seq;
-    CUresult result = cpu_sched_submit(stream, &mark->op, &seq);
+    mark->serial = serial;
+    return cpu_sched_submit(stream, &mark->op, seq);
+}
+
+/* With the event's lock held. In an idle stream there is nothing to queue. */
+static CUresult record(cpu_event_t *event, cpu_stream_t *stream, uint64_t *seq)
+{
+    uint64_t serial = atomic_fetch_add(&event->serial, 1) + 1;
+    if (!cpu_sched_idle(stream, seq))
+        return submit_record(event, serial, stream, seq);
+    atomic_store(&event->time_ns, gb_now_ns());
+    return CUDA_SUCCESS;
+}
+
+CUresult cpu_event_record(cpu_event_t *event, cpu_stream_t *stream)
+{
     cpu_stream_t *old = NULL;
-    if (!result) {
+    uint64_t seq;
+    pthread_mutex_lock(&event->lock);
+    CUresult result = record(event, stream, &seq);
+    if (!result && event->stream != stream) {
         cpu_object_ref(&stream->object);
         old = event->stream;
         event->stream = stream;
-        event->seq = seq;
     }
+    if (!result)
+        event->seq = seq;
     pthread_mutex_unlock(&event->lock);
     if (old)
         cpu_object_put(&old->object);
@@ -106,7 +124,7 @@ bool cpu_event_point(cpu_event_t *event, cpu_point_t *point)
 
 CUresult cpu_event_barrier(cpu_stream_t *stream)
 {
-    mark_op_t *mark = malloc(sizeof(*mark));
+    mark_op_t *mark = cpu_cells_take(sizeof(*mark));
     if (!mark)
         return CUDA_ERROR_OUT_OF_MEMORY;
     cpu_op_init(&mark->op, &mark_ops, 0, 0);
@@ -116,7 +134,7 @@ CUresult cpu_event_barrier(cpu_stream_t *stream)
 
 CUresult cpu_event_join(cpu_stream_t *stream, const cpu_point_t *points, uint32_t count)
 {
-    mark_op_t *mark = malloc(sizeof(*mark));
+    mark_op_t *mark = cpu_cells_take(sizeof(*mark));
     if (!mark)
         return CUDA_ERROR_OUT_OF_MEMORY;
     cpu_op_init(&mark->op, &mark_ops, 0, 0);

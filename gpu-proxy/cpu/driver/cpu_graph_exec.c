@@ -95,8 +95,10 @@ static void place(cpu_exec_t *exec, cpu_graph_node_t *const *order, lanes_t *l)
         l->tails[step->lane] = node;
         for (size_t k = 0; k < node->after.count; k++) {
             uint32_t before = node->after.nodes[k]->index;
-            if (l->lane_of[before] != step->lane)
-                exec->waits[waits++] = l->step_of[before];
+            if (l->lane_of[before] == step->lane)
+                continue;
+            exec->steps[l->step_of[before]].watched = true;
+            exec->waits[waits++] = l->step_of[before];
         }
         step->wait_count = waits - step->wait_first;
     }
@@ -227,22 +229,69 @@ static CUresult open_lanes(cpu_exec_t *exec, cpu_stream_t *stream)
     return CUDA_SUCCESS;
 }
 
-/* Before its first step a lane waits for all that the launch's stream has before. */
-static CUresult run_step(cpu_exec_t *exec, cpu_step_t *step, cpu_stream_t *stream,
-                         uint64_t beginning, bool first)
+/* Launches that are queued together: of one lane, and nobody waits for one of them yet. */
+typedef struct {
+    cpu_stream_t *stream;
+    cpu_op_t *first, *last;
+} pending_t;
+
+static CUresult flush(pending_t *pending)
 {
-    cpu_stream_t *lane = lane_stream(exec, step->lane, stream);
+    cpu_op_t *first = pending->first;
+    pending->first = NULL;
+    return first ? cpu_launch_submit(pending->stream, first, pending->last, NULL) : CUDA_SUCCESS;
+}
+
+static CUresult add_launch(pending_t *pending, const cpu_kernel_work_t *kernel, cpu_stream_t *lane)
+{
+    cpu_op_t *op;
+    CUresult result = cpu_work_make_launch(kernel, lane, &op);
+    if (!result && pending->first && pending->stream != lane)
+        result = flush(pending);
+    if (result)
+        return result;
+    op->next = NULL;
+    if (pending->first)
+        pending->last->next = op;
+    else
+        pending->first = op;
+    pending->last = op;
+    pending->stream = lane;
+    return CUDA_SUCCESS;
+}
+
+/* What a step of another lane waits for. */
+static CUresult wait_for_others(cpu_exec_t *exec, const cpu_step_t *step, cpu_stream_t *stream)
+{
     CUresult result = CUDA_SUCCESS;
-    if (first && lane != stream)
-        result = cpu_event_join(lane, &(cpu_point_t){stream, beginning}, 1);
     for (uint32_t k = 0; !result && k < step->wait_count; k++) {
         const cpu_step_t *other = &exec->steps[exec->waits[step->wait_first + k]];
         cpu_point_t point = {lane_stream(exec, other->lane, stream), other->seq};
-        result = cpu_event_join(lane, &point, 1);
+        result = cpu_event_join(lane_stream(exec, step->lane, stream), &point, 1);
     }
-    if (!result && !step->node->disabled)
+    return result;
+}
+
+/* Before its first step a lane waits for all that the launch's stream has before. */
+static CUresult run_step(cpu_exec_t *exec, cpu_step_t *step, cpu_stream_t *stream,
+                         uint64_t beginning, bool first, pending_t *pending)
+{
+    cpu_stream_t *lane = lane_stream(exec, step->lane, stream);
+    bool joins = (first && lane != stream) || step->wait_count;
+    bool kernel = step->node->work.type == CU_GRAPH_NODE_TYPE_KERNEL && !step->node->disabled;
+    CUresult result = joins || !kernel ? flush(pending) : CUDA_SUCCESS;
+    if (!result && first && lane != stream)
+        result = cpu_event_join(lane, &(cpu_point_t){stream, beginning}, 1);
+    if (!result)
+        result = wait_for_others(exec, step, stream);
+    if (!result && kernel)
+        result = add_launch(pending, &step->node->work.kernel, lane);
+    else if (!result && !step->node->disabled)
         result = cpu_work_submit(&step->node->work, lane);
-    step->seq = cpu_stream_last(lane);
+    if (!result && step->watched) {
+        result = flush(pending);
+        step->seq = cpu_stream_last(lane);
+    }
     return result;
 }
 
@@ -268,12 +317,15 @@ static CUresult launch(cpu_exec_t *exec, cpu_stream_t *stream)
     if (!result)
         result = open_lanes(exec, stream);
     uint64_t beginning = cpu_stream_last(stream);
+    pending_t pending = {0};
     for (size_t i = 0; !result && i < exec->count; i++) {
         cpu_step_t *step = &exec->steps[i];
         bool first = step->lane >= 64 || !(seen >> step->lane & 1);
         seen |= step->lane < 64 ? 1ull << step->lane : 0;
-        result = run_step(exec, step, stream, beginning, first);
+        result = run_step(exec, step, stream, beginning, first, &pending);
     }
+    CUresult flushed = flush(&pending);
+    result = result ? result : flushed;
     if (!result)
         result = join_lanes(exec, stream);
     cpu_object_ref(&stream->object);

@@ -14,6 +14,7 @@ typedef struct {
     cpu_graph_node_t *node; /* of `plan` */
     uint32_t lane;
     uint32_t wait_first, wait_count; /* in `waits`: steps of other lanes that it waits for */
+    bool watched;                    /* a step of another lane waits for it */
     uint64_t seq;                    /* of the launch under way: when it is complete in its lane */
 } cpu_step_t;
 

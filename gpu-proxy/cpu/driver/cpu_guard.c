@@ -8,6 +8,8 @@
 #include <time.h>
 #include <ucontext.h>
 
+#include "gpu-proxy/cpu/driver/cpu_shared.h"
+
 static const int guarded[] = {SIGSEGV, SIGBUS, SIGFPE};
 enum { GUARDED = sizeof(guarded) / sizeof(guarded[0]), STACK_BYTES = 64 << 10 };
 
@@ -41,6 +43,8 @@ static void pass_on(int number, siginfo_t *info, void *context)
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     cpu_guard_t *guard = current;
+    if (number == SIGSEGV && info->si_code > 0 && cpu_shared_wait((uint64_t)info->si_addr))
+        return;
     /* si_code <= 0: sent by a process, not by an instruction of ours. */
     if (!guard || info->si_code <= 0) {
         pass_on(number, info, context);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     CHUNK_SLOTS = 1024,
@@ -11,6 +12,7 @@ enum {
     INDEX_SHIFT = 4, /* handles look aligned */
     GENERATION_SHIFT = 28,
     KIND_SHIFT = 42,
+    LINE = 64,
     GENERATION_MASK = (1 << 14) - 1,
 };
 
@@ -47,6 +49,12 @@ static slot_t *slot_at(uint32_t index)
     return chunk ? &chunk[index % CHUNK_SLOTS] : NULL;
 }
 
+void *cpu_object_memory(size_t bytes)
+{
+    void *memory = aligned_alloc(LINE, (bytes + LINE - 1) & ~(size_t)(LINE - 1));
+    return memory ? memset(memory, 0, bytes) : NULL;
+}
+
 void cpu_object_init(cpu_object_t *object, cpu_kind_t kind, void (*destroy)(cpu_object_t *))
 {
     atomic_init(&object->refs, 1);
@@ -63,6 +71,12 @@ void cpu_object_ref(cpu_object_t *object)
 void cpu_object_put(cpu_object_t *object)
 {
     if (object && atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
+        object->destroy(object);
+}
+
+void cpu_object_put_many(cpu_object_t *object, int count)
+{
+    if (atomic_fetch_sub_explicit(&object->refs, count, memory_order_acq_rel) == count)
         object->destroy(object);
 }
 

@@ -8,6 +8,7 @@
 #define CPU_HANDLE_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum {
@@ -40,6 +41,10 @@ typedef struct cpu_object {
     void (*destroy)(struct cpu_object *object);
 } cpu_object_t;
 
+/* Memory for an object some of whose parts have cache lines of their own, cleared; NULL if memory is
+ * out. */
+void *cpu_object_memory(size_t bytes);
+
 /* Starts with one reference, the caller's. */
 void cpu_object_init(cpu_object_t *object, cpu_kind_t kind, void (*destroy)(cpu_object_t *));
 
@@ -47,6 +52,9 @@ void cpu_object_ref(cpu_object_t *object);
 
 /* Drops a reference; the last one destroys. NULL is allowed. */
 void cpu_object_put(cpu_object_t *object);
+
+/* Drops several at once. */
+void cpu_object_put_many(cpu_object_t *object, int count);
 
 /* Enters the object; the table takes a reference of its own. Returns the handle, 0 if memory is
  * out. */

@@ -1,8 +1,11 @@
 #include "gpu-proxy/cpu/driver/cpu_heap.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+#include "gpu-proxy/cpu/driver/cpu_shared.h"
 
 enum { BLOCK_SHIFT = 16 };
 
@@ -74,8 +77,23 @@ static int open_blocks(const cpu_heap_t *heap, uint64_t first, uint64_t count)
 static void close_blocks(const cpu_heap_t *heap, uint64_t first, uint64_t count)
 {
     void *at = (void *)(heap->base + (first << BLOCK_SHIFT));
+    if (cpu_shared_drop((uint64_t)at, count << BLOCK_SHIFT))
+        return;
     madvise(at, count << BLOCK_SHIFT, MADV_DONTNEED);
     mprotect(at, count << BLOCK_SHIFT, PROT_NONE);
+}
+
+/* A single block stays open in place of the one that did before. */
+static void close_run(cpu_heap_t *heap, uint64_t first, uint64_t count)
+{
+    uint64_t old = heap->kept;
+    if (count > 1 || cpu_shared_drop(heap->base + (first << BLOCK_SHIFT), CPU_HEAP_BLOCK)) {
+        close_blocks(heap, first, count);
+        return;
+    }
+    heap->kept = first + 1;
+    if (old)
+        close_blocks(heap, old - 1, 1);
 }
 
 /* Drops a touch of the blocks [first, end); those that nothing lies on any more are closed, in runs. */
@@ -86,12 +104,12 @@ static void untouch(cpu_heap_t *heap, uint64_t first, uint64_t end)
         if (--heap->touches[block] == 0) {
             run++;
         } else if (run) {
-            close_blocks(heap, block - run, run);
+            close_run(heap, block - run, run);
             run = 0;
         }
     }
     if (run)
-        close_blocks(heap, end - run, run);
+        close_run(heap, end - run, run);
 }
 
 static int touch(cpu_heap_t *heap, uint64_t first, uint64_t end)
@@ -99,7 +117,10 @@ static int touch(cpu_heap_t *heap, uint64_t first, uint64_t end)
     uint64_t run = 0;
     int error = 0;
     for (uint64_t block = first; block < end; block++) {
-        if (heap->touches[block]++ == 0) {
+        bool open = heap->touches[block]++ != 0 || heap->kept == block + 1;
+        if (heap->kept == block + 1)
+            heap->kept = 0;
+        if (!open) {
             run++;
         } else if (run) {
             error |= open_blocks(heap, block - run, run);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/core/gb_log.h"
+#include "gpu-proxy/cpu/driver/cpu_cells.h"
 #include "gpu-proxy/cpu/driver/cpu_guard.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_resident.h"
@@ -28,6 +29,12 @@ static _Atomic uint64_t launch_ids;
 static size_t align_up(size_t bytes)
 {
     return (bytes + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1);
+}
+
+/* Parameters are read as vectors: on cache lines of their own. */
+static size_t launch_bytes(const cpu_function_t *function)
+{
+    return align_up(sizeof(launch_op_t) + function->ptx->param_size);
 }
 
 static size_t scratch_bytes(const cpu_scratch_t *need)
@@ -179,19 +186,44 @@ static CUresult run(cpu_op_t *self, cpu_seat_t *seat, uint64_t first, uint64_t c
     return result;
 }
 
+/* References of launches that this thread has released, of one kernel: dropped together, since other
+ * threads are taking new ones all the time. */
+static __thread struct {
+    cpu_function_t *function;
+    cpu_variant_t *variant;
+    uint32_t count;
+} kept __attribute__((tls_model("initial-exec")));
+
+static void drop_kept(void)
+{
+    cpu_function_t *function = kept.function;
+    uint32_t count = kept.count;
+    if (count == 0)
+        return;
+    cpu_variant_put_many(kept.variant, count);
+    kept.function = NULL; /* its end may release others */
+    kept.variant = NULL;
+    kept.count = 0;
+    cpu_object_put_many(&function->object, (int)count);
+}
+
 static void release(cpu_op_t *op)
 {
     launch_op_t *launch = (launch_op_t *)op;
+    size_t bytes = launch_bytes(launch->function);
     cpu_residents_close(&launch->residents);
     if (launch->workspace)
         cpu_memory_free(CPU_MEMORY_GLOBAL, launch->workspace);
-    cpu_variant_put(launch->variant);
-    cpu_object_put(&launch->function->object);
-    free(launch);
+    if (kept.variant != launch->variant || kept.function != launch->function)
+        drop_kept();
+    kept.function = launch->function;
+    kept.variant = launch->variant;
+    kept.count++;
+    cpu_cells_give(launch, bytes);
 }
 
 static const cpu_op_ops_t launch_ops = {
-    .name = "kernel", .run = run, .resume = resume, .release = release};
+    .name = "kernel", .run = run, .resume = resume, .release = release, .released = drop_kept};
 
 int cpu_launch_blocks_per_core(const cpu_function_t *function, int threads, size_t dynamic_shared)
 {
@@ -288,12 +320,6 @@ static uint64_t grain_of(uint64_t ctas)
     return grain < 1 ? 1 : grain > MAX_GRAIN ? MAX_GRAIN : grain;
 }
 
-/* Parameters are read as vectors: on cache lines of their own. */
-static size_t launch_bytes(const cpu_function_t *function)
-{
-    return align_up(sizeof(launch_op_t) + function->ptx->param_size);
-}
-
 /* The grid barrier's counter lies in device memory, behind a word that holds the size, and starts
  * at 0. It belongs to no context: the launch frees it. */
 static CUresult make_workspace(const cpu_context_t *context, uint64_t *workspace)
@@ -308,8 +334,9 @@ static CUresult make_workspace(const cpu_context_t *context, uint64_t *workspace
     return result;
 }
 
-CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
-                    const cpu_shape_of_launch_t *shape, void **params, void **extra)
+CUresult cpu_launch_make(cpu_function_t *function, cpu_stream_t *stream,
+                         const cpu_shape_of_launch_t *shape, void **params, void **extra,
+                         cpu_op_t **out)
 {
     cpu_variant_t *variant;
     if (stream->context != function->module->context)
@@ -319,7 +346,7 @@ CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
         result = cpu_function_variant(function, shape->block, &variant);
     if (result)
         return result;
-    launch_op_t *op = aligned_alloc(64, launch_bytes(function));
+    launch_op_t *op = cpu_cells_take(launch_bytes(function));
     result = op ? cpu_launch_pack(function, params, extra, op->params) : CUDA_ERROR_OUT_OF_MEMORY;
     if (!result) {
         op->workspace = 0;
@@ -328,7 +355,7 @@ CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
     }
     if (result) {
         cpu_variant_put(variant);
-        free(op);
+        cpu_cells_give(op, launch_bytes(function));
         return result;
     }
     cpu_object_ref(&function->object);
@@ -342,9 +369,23 @@ CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
                        (uint32_t)(cpu_sched_seats() * CPU_BLOCKS_OF_CORE));
     op->id = atomic_fetch_add_explicit(&launch_ids, 1, memory_order_relaxed) + 1;
     atomic_store_explicit(&variant->used, op->id + 1, memory_order_relaxed);
-    cpu_guard_install(false);
-    cpu_console_flush(&stream->context->console);
     uint64_t ctas = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
     cpu_op_init(&op->op, &launch_ops, ctas, shape->cooperative ? 1 : grain_of(ctas));
-    return cpu_sched_submit(stream, &op->op, NULL);
+    *out = &op->op;
+    return CUDA_SUCCESS;
+}
+
+CUresult cpu_launch_submit(cpu_stream_t *stream, cpu_op_t *first, cpu_op_t *last, uint64_t *seq)
+{
+    cpu_guard_install(false);
+    cpu_console_flush(&stream->context->console);
+    return cpu_sched_submit_list(stream, first, last, seq);
+}
+
+CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
+                    const cpu_shape_of_launch_t *shape, void **params, void **extra)
+{
+    cpu_op_t *op;
+    CUresult result = cpu_launch_make(function, stream, shape, params, extra, &op);
+    return result ? result : cpu_launch_submit(stream, op, op, NULL);
 }

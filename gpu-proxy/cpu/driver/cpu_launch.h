@@ -39,4 +39,11 @@ CUresult cpu_launch_pack(const cpu_function_t *function, void **params, void **e
 CUresult cpu_launch(cpu_function_t *function, cpu_stream_t *stream,
                     const cpu_shape_of_launch_t *shape, void **params, void **extra);
 
+/* The same in two steps, so that several launches, linked by `next`, are queued at once. What is made
+ * and not submitted ends with cpu_op_drop. */
+CUresult cpu_launch_make(cpu_function_t *function, cpu_stream_t *stream,
+                         const cpu_shape_of_launch_t *shape, void **params, void **extra,
+                         cpu_op_t **op);
+CUresult cpu_launch_submit(cpu_stream_t *stream, cpu_op_t *first, cpu_op_t *last, uint64_t *seq);
+
 #endif

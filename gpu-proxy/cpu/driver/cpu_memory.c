@@ -184,7 +184,7 @@ CUresult cpu_memory_alloc(cpu_memory_kind_t kind, int device, cpu_context_t *con
         return CUDA_ERROR_INVALID_VALUE;
     if (bytes > memory.arena_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t size = round_up(bytes, CPU_HEAP_ALIGN), at;
+    uint64_t size = round_up(bytes, CPU_MEMORY_GRAIN), at;
     bool charged = kind != CPU_MEMORY_HOST;
     if (charged && cpu_memory_charge(device, size) != CUDA_SUCCESS)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -15,6 +15,8 @@
 
 typedef struct cpu_context cpu_context_t;
 
+enum { CPU_MEMORY_GRAIN = 256 }; /* bytes: sizes are rounded up to this */
+
 /* Bits, so that sets of kinds can be asked for. */
 typedef enum {
     CPU_MEMORY_DEVICE = 1,      /* cuMemAlloc */

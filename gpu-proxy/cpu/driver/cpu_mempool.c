@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "gpu-proxy/cpu/driver/cpu_cells.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 
 /* One allocation. */
@@ -129,37 +130,48 @@ static void count(cpu_mempool_t *pool, uint64_t bytes)
     pool->reserved_high = pool->used > pool->reserved_high ? pool->used : pool->reserved_high;
 }
 
-static bool has_room(const cpu_mempool_t *pool, uint64_t bytes)
+/* Counts bytes before they are there, so that two calls cannot both take the last ones. */
+static bool take_room(cpu_mempool_t *pool, uint64_t bytes)
 {
     pthread_mutex_lock(&pools.lock);
     bool room = !pool->most || (pool->used <= pool->most && bytes <= pool->most - pool->used);
+    if (room)
+        count(pool, bytes);
     pthread_mutex_unlock(&pools.lock);
     return room;
+}
+
+static void give_room(cpu_mempool_t *pool, uint64_t bytes)
+{
+    pthread_mutex_lock(&pools.lock);
+    pool->used -= bytes;
+    pthread_mutex_unlock(&pools.lock);
 }
 
 CUresult cpu_mempool_alloc(cpu_mempool_t *pool, cpu_context_t *context, uint64_t bytes,
                            uint64_t *base)
 {
-    cpu_memory_t memory;
+    uint64_t size = (bytes + CPU_MEMORY_GRAIN - 1) & ~(uint64_t)(CPU_MEMORY_GRAIN - 1);
+    if (size < bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     piece_t *piece = calloc(1, sizeof(*piece));
-    CUresult result = piece ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    if (!result && !has_room(pool, bytes))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (!result)
-        result = cpu_memory_alloc(CPU_MEMORY_DEVICE, pool->device, context, bytes, 0, base);
+    if (!piece || !take_room(pool, size)) {
+        free(piece);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = cpu_memory_alloc(CPU_MEMORY_DEVICE, pool->device, context, bytes, 0, base);
     if (result) {
+        give_room(pool, size);
         free(piece);
         return result;
     }
-    cpu_memory_find(*base, &memory);
     piece->node.base = *base;
-    piece->node.size = memory.node.size;
+    piece->node.size = size;
     piece->pool = pool;
     piece->context = context;
     cpu_object_ref(&pool->object);
     pthread_mutex_lock(&pools.lock);
     cpu_tree_insert(&pools.pieces, &piece->node);
-    count(pool, piece->node.size);
     pthread_mutex_unlock(&pools.lock);
     return CUDA_SUCCESS;
 }
@@ -224,26 +236,45 @@ static void do_nothing(cpu_op_t *op)
     (void)op;
 }
 
-/* Also when the stream was cancelled: the context that ends has freed everything by itself then. */
-static void release(cpu_op_t *op)
+/* The context that ends may have freed everything by itself. */
+static void free_claimed(uint64_t base)
 {
-    free_op_t *f = (free_op_t *)op;
     pthread_mutex_lock(&pools.lock);
-    piece_t *piece = piece_at(f->base);
+    piece_t *piece = piece_at(base);
     bool mine = piece && piece->freeing;
     if (mine)
         drop_piece(piece);
     pthread_mutex_unlock(&pools.lock);
     if (mine)
-        cpu_memory_free(CPU_MEMORY_DEVICE, f->base);
-    free(f);
+        cpu_memory_free(CPU_MEMORY_DEVICE, base);
+}
+
+/* Also when the stream was cancelled. */
+static void release(cpu_op_t *op)
+{
+    free_op_t *f = (free_op_t *)op;
+    free_claimed(f->base);
+    cpu_cells_give(f, sizeof(*f));
 }
 
 static const cpu_op_ops_t free_ops = {
     .name = "free", .instant = do_nothing, .release = release, .after_fault = true};
 
-/* Marks the piece at `base`; memory that is of no pool becomes one of the device's own first. */
-static CUresult claim(cpu_context_t *context, uint64_t base)
+/* Marks the piece at `base`. False: it is of no pool. */
+static bool claim_piece(uint64_t base, CUresult *result)
+{
+    pthread_mutex_lock(&pools.lock);
+    piece_t *piece = piece_at(base);
+    if (piece) {
+        *result = piece->freeing ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        piece->freeing = true;
+    }
+    pthread_mutex_unlock(&pools.lock);
+    return piece != NULL;
+}
+
+/* Memory that is of no pool becomes one of the device's own. */
+static CUresult claim_other(cpu_context_t *context, uint64_t base)
 {
     cpu_memory_t memory;
     cpu_mempool_t *pool;
@@ -276,12 +307,20 @@ static CUresult claim(cpu_context_t *context, uint64_t base)
 
 CUresult cpu_mempool_free_async(cpu_stream_t *stream, uint64_t base)
 {
-    free_op_t *f = malloc(sizeof(*f));
+    uint64_t seq;
+    CUresult result;
+    free_op_t *f = cpu_cells_take(sizeof(*f));
     if (!f)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = claim(stream->context, base);
+    if (!claim_piece(base, &result))
+        result = claim_other(stream->context, base);
+    if (!result && cpu_sched_idle(stream, &seq)) {
+        free_claimed(base);
+        cpu_cells_give(f, sizeof(*f));
+        return CUDA_SUCCESS;
+    }
     if (result) {
-        free(f);
+        cpu_cells_give(f, sizeof(*f));
         return result;
     }
     cpu_op_init(&f->op, &free_ops, 0, 0);

@@ -221,7 +221,7 @@ CUresult cpu_module_get(CUmodule handle, cpu_module_t **module)
 /* Under the module's lock. The handle table keeps the function, the caller gets a reference too. */
 static CUresult make_function(cpu_module_t *module, uint32_t index, cpu_function_t **function)
 {
-    cpu_function_t *made = calloc(1, sizeof(*made));
+    cpu_function_t *made = cpu_object_memory(sizeof(*made));
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
     cpu_object_init(&made->object, CPU_KIND_FUNCTION, destroy_function);

@@ -18,19 +18,20 @@ typedef struct cpu_variant {
     uint64_t *globals; /* addresses in the order of the code's symbols */
     /* of cpu_code_cache.h */
     struct cpu_function *function;
-    atomic_uint holders;   /* launches that may run it */
-    _Atomic uint64_t used; /* id of the last launch, never 0 */
     struct cpu_variant *next_listed, *previous_listed;
+    /* Written by each launch: away from what kernels that run are read from. */
+    alignas(CPU_LINE) atomic_uint holders; /* launches that may run it */
+    _Atomic uint64_t used;                 /* id of the last launch, never 0 */
 } cpu_variant_t;
 
 typedef struct cpu_function {
     cpu_object_t object;
-    cpu_module_t *module; /* referenced */
-    uint32_t index;       /* in the module's PTX */
+    atomic_uint lookers; /* threads that walk the variants, see cpu_code_cache.c */
+    alignas(CPU_LINE) cpu_module_t *module; /* referenced */
+    uint32_t index;                         /* in the module's PTX */
     const ptx_function_t *ptx;
     pthread_mutex_t lock; /* of compiling, and of attributes */
     _Atomic(cpu_variant_t *) variants;
-    atomic_uint lookers; /* threads that walk the list, see cpu_code_cache.c */
     unsigned variant_count;
     atomic_int max_dynamic_shared; /* bytes; CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
     atomic_int carveout;
@@ -96,6 +97,7 @@ CUresult cpu_function_get(cpu_context_t *context, CUfunction handle, cpu_functio
 CUresult cpu_function_variant(cpu_function_t *function, const uint32_t block[3],
                               cpu_variant_t **variant);
 void cpu_variant_put(cpu_variant_t *variant);
+void cpu_variant_put_many(cpu_variant_t *variant, unsigned count);
 
 /* Static shared memory and parameter bytes come from ->ptx. Threads per block at most: */
 int cpu_function_max_threads(const cpu_function_t *function);

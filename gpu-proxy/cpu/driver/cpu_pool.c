@@ -14,6 +14,9 @@
 enum {
     SPIN_NS = 20000,       /* a worker looks for new work this long before it sleeps, */
     PATIENT_NS = 300000,   /* this long while others work: their end brings the next operation */
+    TINY_NS = 1000,        /* operations of less than this are not worth fighting for: */
+    FILL_NS = 5000,        /* their queue gets so long to fill, */
+    FEW_OPS = 8,           /* as long as it is shorter than this */
     SLEEP_FROM_NS = 50000, /* a slowed-down device sleeps in pieces of at least this */
     POLL_NS = 100000,
     POLL_MAX_NS = 1000000,
@@ -22,6 +25,9 @@ enum {
 
 cpu_engine_t cpu_engine = {.lock = PTHREAD_MUTEX_INITIALIZER,
                            .host_wake = PTHREAD_COND_INITIALIZER};
+
+/* The calling thread completes an operation and has a seat for the next one. */
+static __thread bool seated __attribute__((tls_model("initial-exec")));
 
 /* Starts a detached thread that takes none of the program's signals. */
 static bool start_thread(void *(*run)(void *))
@@ -252,25 +258,83 @@ static bool has_work(const cpu_op_t *op)
            (atomic_load_explicit(&op->ticket, memory_order_relaxed) < op->pieces || has_parked(op));
 }
 
-void cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat)
+/* ---- operations in a row ---- */
+
+enum { RUN_MOST = 64 };
+
+/* Operations of one stream that a thread runs one after the other without asking the engine between
+ * them: it does so for tiny ones while nobody waits, since asking costs more than they do. What was
+ * queued when it began does not change any more, so it is looked at without the lock. */
+typedef struct {
+    cpu_op_t *op;        /* under way; all before it are complete */
+    const cpu_op_t *end; /* no further than this */
+    uint32_t count;
+} run_t;
+
+/* Nothing but a single piece, and nothing to wait for. */
+static bool is_simple(const cpu_op_t *op)
+{
+    return !op->ops->instant && !op->ops->hosted && !op->ops->ready && op->point_count == 0 &&
+           op->pieces <= op->grain;
+}
+
+/* With the lock: how far the operation's stream can be run. */
+static run_t begin_run(cpu_op_t *op)
+{
+    bool alone = op->pieces <= op->grain && op->users == 1 && !has_parked(op) &&
+                 !atomic_load_explicit(&op->listed, memory_order_relaxed);
+    return (run_t){op, alone ? op->stream->tail : op, 1};
+}
+
+/* Goes on to the next operation if that can be done without asking. */
+static bool go_on(run_t *run)
+{
+    cpu_op_t *op = run->op;
+    if (op == run->end || run->count == RUN_MOST || !is_simple(op->next))
+        return false;
+    atomic_store(&op->stream->completed, op->seq);
+    if (atomic_load(&cpu_engine.watchers) ||
+        atomic_load_explicit(&cpu_engine.runnable, memory_order_relaxed))
+        return false;
+    run->op = op->next;
+    run->op->users = 1;
+    run->count++;
+    return true;
+}
+
+static void run_all(run_t *run, cpu_seat_t *seat, uint64_t first, bool *stuck)
+{
+    for (;;) {
+        cpu_op_t *op = run->op;
+        CUresult result = run_guarded(op, seat, first, stuck);
+        if (result)
+            cpu_sched_fault(op->stream->lanes, result);
+        if (result || *stuck || has_parked(op) || !go_on(run))
+            return;
+        first = take_pieces(run->op);
+    }
+}
+
+uint32_t cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat)
 {
     uint64_t first = take_pieces(op);
     bool stuck = false;
     if (first + op->grain >= op->pieces && !has_parked(op))
         unlist(op);
     if (first >= op->pieces && !has_parked(op))
-        return; /* others took the last piece meanwhile, and will complete it */
+        return 1; /* others took the last piece meanwhile, and will complete it */
     op->users++;
     op->stuck = false;
+    run_t run = begin_run(op);
     atomic_fetch_add_explicit(&cpu_engine.working, 1, memory_order_relaxed);
     call_worker();
     cpu_engine_unlock();
     unsigned mode = enter_float_mode();
-    CUresult result = run_guarded(op, seat, first, &stuck);
+    run_all(&run, seat, first, &stuck);
     leave_float_mode(mode);
-    if (result)
-        cpu_sched_fault(op->stream->lanes, result);
     cpu_engine_lock();
+    op = run.op;
+    cpu_engine_complete_before(op);
     atomic_fetch_sub_explicit(&cpu_engine.working, 1, memory_order_relaxed);
     bool listed = atomic_load_explicit(&op->listed, memory_order_relaxed);
     op->stuck = stuck;
@@ -282,8 +346,11 @@ void cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat)
         list_last(op);
         listed = true;
     }
+    seated = true;
     if (--op->users == 0 && !listed)
         cpu_engine_complete(op);
+    seated = false;
+    return run.count;
 }
 
 /* With the lock: the most urgent work, or NULL. */
@@ -323,23 +390,62 @@ static void worker_sleep(cpu_worker_t *self)
     cpu_engine.spinners--; /* counted by the caller */
 }
 
+/* Somebody queues tiny operations, and nobody waits for them yet: who takes them one by one only fights
+ * for the lock. */
+static bool fills_quickly(const cpu_op_t *op)
+{
+    uint64_t queued = atomic_load_explicit(&op->stream->submitted, memory_order_relaxed) -
+                      atomic_load_explicit(&op->stream->completed, memory_order_relaxed);
+    return queued < FEW_OPS && is_simple(op) && !atomic_load(&cpu_engine.watchers);
+}
+
+/* Whoever begins to wait meanwhile finds the seat free, and runs them himself. */
+static void let_queue_fill(cpu_seat_t *seat)
+{
+    cpu_engine.spinners++; /* so that giving the seat back calls nobody */
+    if (seat)
+        cpu_pool_give_seat(seat);
+    cpu_engine_unlock();
+    uint64_t end = gb_now_ns() + FILL_NS;
+    while (gb_now_ns() < end)
+        __builtin_ia32_pause();
+    cpu_engine_lock();
+    cpu_engine.spinners--;
+}
+
 static void *worker_main(void *unused)
 {
     cpu_worker_t self = {.called = false};
+    cpu_seat_t *seat = NULL; /* kept from operation to operation */
     bool spun = false;
+    bool tiny = false; /* what it did last */
     (void)unused;
     pthread_cond_init(&self.wake, NULL);
     cpu_guard_thread_start();
     cpu_engine_lock();
     for (;;) {
         cpu_op_t *op = next_work();
-        cpu_seat_t *seat = op ? cpu_pool_take_seat() : NULL;
-        if (seat) {
-            cpu_pool_work(op, seat);
+        if (op && tiny && fills_quickly(op)) {
+            let_queue_fill(seat);
+            seat = NULL;
+            tiny = false;
+            continue;
+        }
+        if (op && !seat)
+            seat = cpu_pool_take_seat();
+        if (op && seat) {
+            uint64_t start = gb_now_ns();
+            uint32_t ran = cpu_pool_work(op, seat);
             cpu_engine_settle();
-            cpu_pool_give_seat(seat);
+            tiny = gb_now_ns() - start < (uint64_t)TINY_NS * ran;
             spun = false;
-        } else if (!op && !spun && cpu_engine.free_seats) {
+            continue;
+        }
+        if (seat) {
+            cpu_pool_give_seat(seat);
+            seat = NULL;
+        }
+        if (!op && !spun && cpu_engine.free_seats) {
             spun = true;
             cpu_engine.spinners++;
             cpu_engine_unlock();
@@ -350,7 +456,7 @@ static void *worker_main(void *unused)
             cpu_engine_settle();
             if (!cpu_engine.run_head || !cpu_engine.free_seats)
                 worker_sleep(&self);
-            spun = false;
+            spun = tiny = false;
         }
     }
     return NULL;
@@ -363,7 +469,8 @@ static void start_workers(void)
         start_thread(worker_main);
 }
 
-/* Puts the operation on the list behind `after`, or at its head. */
+/* Puts the operation on the list behind `after`, or at its head. A thread that has a seat takes what it
+ * lists itself; whoever takes the first pieces calls others for the rest. */
 static void list_behind(cpu_op_t *op, cpu_op_t *after)
 {
     op->run_prev = after;
@@ -378,7 +485,8 @@ static void list_behind(cpu_op_t *op, cpu_op_t *after)
         cpu_engine.run_tail = op;
     atomic_store_explicit(&op->listed, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&cpu_engine.runnable, 1, memory_order_relaxed);
-    call_worker();
+    if (!seated)
+        call_worker();
 }
 
 static void list_last(cpu_op_t *op)

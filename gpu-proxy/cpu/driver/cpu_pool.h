@@ -29,9 +29,13 @@ typedef struct {
     bool workers_started, host_started, poller_started;
     pthread_cond_t host_wake, poll_wake;
     /* Written under the lock, read by spinning workers: operations on the run list, threads that
-     * run pieces. */
-    atomic_int runnable, working;
-    int seat_count;
+     * run pieces. On a cache line that submitting does not write. */
+    alignas(CPU_LINE) atomic_int runnable;
+    atomic_int working;
+    /* Threads that sleep and streams that are blocked until some operation completes: while there are
+     * any, operations are completed one by one. */
+    atomic_int watchers;
+    alignas(CPU_LINE) int seat_count;
     double speed; /* 1: as fast as it goes; 2: half as fast */
 } cpu_engine_t;
 
@@ -47,6 +51,9 @@ void cpu_engine_unlock(void);
 /* The operation is complete: it leaves its stream, which moves on. */
 void cpu_engine_complete(cpu_op_t *op);
 
+/* All operations before this one of its stream are complete; it is being worked on. */
+void cpu_engine_complete_before(const cpu_op_t *op);
+
 void cpu_engine_settle(void);
 
 cpu_seat_t *cpu_pool_take_seat(void);
@@ -61,7 +68,8 @@ void cpu_pool_host(cpu_op_t *op);
 /* A blocked stream waits for memory. */
 void cpu_pool_poll(void);
 
-/* Runs pieces of listed work until none are left to take. Leaves and retakes the lock. */
-void cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat);
+/* Runs pieces of listed work until none are left to take, and tiny operations behind it. Returns how many
+ * operations. Leaves and retakes the lock. */
+uint32_t cpu_pool_work(cpu_op_t *op, cpu_seat_t *seat);
 
 #endif

@@ -21,8 +21,12 @@ static void bury(cpu_op_t *op)
             cpu_object_put(&op->points[i].stream->object);
         if (op->points != op->inline_points)
             free(op->points);
-        op->ops->release(op);
-        if (stream)
+        bool last = op->last;
+        const cpu_op_ops_t *ops = op->ops;
+        ops->release(op);
+        if (ops->released && (!next || next->ops != ops))
+            ops->released();
+        if (last)
             cpu_object_put(&stream->object);
         op = next;
     }
@@ -40,18 +44,23 @@ void cpu_engine_unlock(void)
 static bool points_passed(const cpu_op_t *op)
 {
     for (uint32_t i = 0; i < op->point_count; i++)
-        if (!cpu_stream_passed(op->points[i].stream, op->points[i].seq))
+        if (atomic_load(&op->points[i].stream->completed) < op->points[i].seq)
             return false;
     return true;
 }
 
-static void block(cpu_stream_t *stream)
+/* A worker that runs several operations in a row says what is complete first, and then looks for
+ * watchers: so a watcher counts itself first, and then looks what is complete. */
+static void block(cpu_stream_t *stream, const cpu_op_t *op)
 {
     if (stream->blocked)
         return;
     stream->blocked = true;
     stream->blocked_next = cpu_engine.blocked;
     cpu_engine.blocked = stream;
+    atomic_fetch_add(&cpu_engine.watchers, 1);
+    if (op->point_count && points_passed(op))
+        cpu_engine.recheck = true;
 }
 
 static void wake_waiters(cpu_stream_t *stream, uint64_t seq)
@@ -79,12 +88,14 @@ static void retire(cpu_op_t *op)
     cpu_stream_t *stream = op->stream;
     stream->head = op->next;
     if (!stream->head) {
+        op->last = true;
         stream->tail = NULL;
         if (is_blocking(stream))
             atomic_fetch_sub_explicit(&stream->lanes->busy_blocking, 1, memory_order_release);
     }
     stream->busy = false;
-    atomic_store_explicit(&stream->completed, op->seq, memory_order_release);
+    if (atomic_load_explicit(&stream->completed, memory_order_relaxed) < op->seq)
+        atomic_store_explicit(&stream->completed, op->seq, memory_order_release);
     if (stream->waiters)
         wake_waiters(stream, op->seq);
     op->next = cpu_engine.dead;
@@ -109,13 +120,13 @@ static void advance(cpu_stream_t *stream)
     while (!stream->busy && (op = stream->head) != NULL) {
         bool skip = skipped(op);
         if (!skip && !points_passed(op)) {
-            block(stream);
+            block(stream, op);
             return;
         }
         if (!skip && op->ops->ready && !op->ops->ready(op)) {
             skip = skipped(op); /* looking at the memory may have been the fault */
             if (!skip) {
-                block(stream);
+                block(stream, op);
                 cpu_pool_poll();
                 return;
             }
@@ -146,6 +157,7 @@ void cpu_engine_settle(void)
             cpu_stream_t *stream = list;
             list = stream->blocked_next;
             stream->blocked = false;
+            atomic_fetch_sub(&cpu_engine.watchers, 1);
             advance(stream);
         }
     }
@@ -156,6 +168,14 @@ void cpu_engine_complete(cpu_op_t *op)
     cpu_stream_t *stream = op->stream;
     retire(op);
     advance(stream);
+}
+
+void cpu_engine_complete_before(const cpu_op_t *op)
+{
+    cpu_stream_t *stream = op->stream;
+    while (stream->head != op)
+        retire(stream->head);
+    stream->busy = true;
 }
 
 void cpu_op_init(cpu_op_t *op, const cpu_op_ops_t *ops, uint64_t pieces, uint64_t grain)
@@ -172,7 +192,7 @@ void cpu_op_init(cpu_op_t *op, const cpu_op_ops_t *ops, uint64_t pieces, uint64_
     atomic_init(&op->ticket, 0);
     atomic_init(&op->parked, 0);
     op->users = 0;
-    op->stuck = false;
+    op->stuck = op->last = false;
 }
 
 bool cpu_op_wait_for(cpu_op_t *op, cpu_stream_t *stream, uint64_t seq)
@@ -220,32 +240,55 @@ static bool apply_default_stream_rule(cpu_op_t *op, cpu_stream_t *stream)
 
 CUresult cpu_sched_submit(cpu_stream_t *stream, cpu_op_t *op, uint64_t *seq)
 {
+    return cpu_sched_submit_list(stream, op, op, seq);
+}
+
+CUresult cpu_sched_submit_list(cpu_stream_t *stream, cpu_op_t *first, cpu_op_t *last, uint64_t *seq)
+{
+    last->next = NULL;
     cpu_engine_lock();
     CUresult error = stream->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
-    if (!error && !apply_default_stream_rule(op, stream))
+    if (!error && !apply_default_stream_rule(first, stream))
         error = CUDA_ERROR_OUT_OF_MEMORY;
     if (error) {
-        op->next = cpu_engine.dead;
-        cpu_engine.dead = op;
         cpu_engine_unlock();
+        bury(first);
         return error;
     }
-    cpu_object_ref(&stream->object);
-    op->stream = stream;
-    op->seq = ++stream->submitted;
+    uint64_t submitted = atomic_load_explicit(&stream->submitted, memory_order_relaxed);
+    for (cpu_op_t *op = first; op; op = op->next) {
+        op->stream = stream;
+        op->seq = ++submitted;
+    }
+    atomic_store_explicit(&stream->submitted, submitted, memory_order_relaxed);
     if (seq)
-        *seq = op->seq;
+        *seq = last->seq;
     if (stream->tail) {
-        stream->tail->next = op;
-        stream->tail = op;
+        stream->tail->next = first;
+        stream->tail = last;
     } else {
-        stream->head = stream->tail = op;
+        cpu_object_ref(&stream->object);
+        stream->head = first;
+        stream->tail = last;
         if (is_blocking(stream))
             atomic_fetch_add_explicit(&stream->lanes->busy_blocking, 1, memory_order_relaxed);
         advance(stream);
     }
     cpu_engine_unlock();
     return CUDA_SUCCESS;
+}
+
+bool cpu_sched_idle(cpu_stream_t *stream, uint64_t *seq)
+{
+    pthread_mutex_lock(&cpu_engine.lock);
+    const cpu_lanes_t *lanes = stream->lanes;
+    bool idle = !stream->head && !stream->dead &&
+                !atomic_load_explicit(&lanes->cancel, memory_order_relaxed) &&
+                (!is_blocking(stream) ||
+                 atomic_load_explicit(&lanes->busy_blocking, memory_order_relaxed) == 0);
+    *seq = atomic_load_explicit(&stream->submitted, memory_order_relaxed);
+    pthread_mutex_unlock(&cpu_engine.lock);
+    return idle;
 }
 
 uint64_t cpu_stream_last(cpu_stream_t *stream)
@@ -293,8 +336,12 @@ static void sleep_until_passed(cpu_stream_t *stream, uint64_t seq)
     pthread_cond_init(&waiter.wake, NULL);
     waiter.next = stream->waiters;
     stream->waiters = &waiter;
+    atomic_fetch_add(&cpu_engine.watchers, 1);
+    if (atomic_load(&stream->completed) >= seq)
+        wake_waiters(stream, seq);
     while (!waiter.done)
         pthread_cond_wait(&waiter.wake, &cpu_engine.lock);
+    atomic_fetch_sub(&cpu_engine.watchers, 1);
     pthread_cond_destroy(&waiter.wake);
 }
 
@@ -310,7 +357,7 @@ void cpu_sched_wait(cpu_stream_t *stream, uint64_t seq)
             op = cpu_engine.run_head; /* it waits for what others do, maybe this one */
         cpu_seat_t *seat = op ? cpu_pool_take_seat() : NULL;
         if (seat) {
-            cpu_pool_work(op, seat);
+            (void)cpu_pool_work(op, seat);
             cpu_pool_give_seat(seat);
             cpu_engine_settle();
             continue;

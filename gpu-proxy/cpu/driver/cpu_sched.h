@@ -13,6 +13,7 @@
 #define CPU_SCHED_H
 
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +34,8 @@ typedef struct cpu_seat {
     struct cpu_seat *next;
 } cpu_seat_t;
 
+enum { CPU_LINE = 64 }; /* bytes that two cores cannot write at the same time */
+
 typedef struct {
     const char *name;
     /* Under the lock: may the operation start? NULL: always. */
@@ -47,6 +50,9 @@ typedef struct {
     /* Without the lock: drops what the operation holds and frees it. Called once, completed or
      * skipped. */
     void (*release)(cpu_op_t *op);
+    /* After one or more calls of release(), on the same thread: drops what they kept back to drop it
+     * at once. NULL: nothing. */
+    void (*released)(void);
     bool hosted;      /* run() is a function of the program: on the callback thread */
     bool after_fault; /* also done when the context has failed */
 } cpu_op_ops_t;
@@ -61,7 +67,7 @@ enum { CPU_OP_INLINE_POINTS = 2 };
 
 struct cpu_op {
     const cpu_op_ops_t *ops;
-    cpu_stream_t *stream; /* referenced from submission on */
+    cpu_stream_t *stream; /* that it was submitted to; referenced as long as there are operations */
     uint64_t seq;
     cpu_op_t *next; /* in the stream */
     cpu_op_t *run_prev, *run_next;
@@ -75,6 +81,7 @@ struct cpu_op {
     _Atomic uint32_t parked; /* pieces that gave way; counted by run() and resume() */
     uint32_t users;          /* threads inside run() */
     bool stuck;              /* all that is left waits: other work goes first */
+    bool last; /* the stream was empty when it left: it drops the stream's reference */
 };
 
 /* A thread that waits for a stream. */
@@ -100,10 +107,9 @@ struct cpu_stream {
     unsigned flags;          /* CU_STREAM_NON_BLOCKING */
     int priority;            /* smaller is more urgent */
     uint64_t id;
-    /* Under the lock: */
-    cpu_op_t *head, *tail;
+    /* Each group has cache lines of its own, since different threads write them. Under the lock: */
+    alignas(CPU_LINE) cpu_op_t *head, *tail;
     _Atomic uint64_t submitted; /* read anywhere */
-    _Atomic uint64_t completed; /* written under the lock, read anywhere */
     bool busy;                  /* the head is being worked on */
     bool blocked;               /* on the list of blocked streams */
     bool dead;                  /* accepts nothing more */
@@ -113,6 +119,8 @@ struct cpu_stream {
     cpu_stream_hints_t hints;
     /* Under cpu_graph_lock: what cpu_capture.h keeps of a captured stream; else NULL. */
     cpu_captured_t *captured;
+    /* Written by whoever works for the stream, read anywhere. */
+    alignas(CPU_LINE) _Atomic uint64_t completed;
 };
 
 /* What the engine keeps per context. */
@@ -144,6 +152,15 @@ void cpu_op_drop(cpu_op_t *op);
  * NULL). Default-stream rules are applied here. On an error (the stream or its context is gone,
  * memory is out) the operation has been released. */
 CUresult cpu_sched_submit(cpu_stream_t *stream, cpu_op_t *op, uint64_t *seq);
+
+/* The same for operations that are linked by `next`, which follow each other: *seq is the last one's.
+ * On an error all have been released. */
+CUresult cpu_sched_submit_list(cpu_stream_t *stream, cpu_op_t *first, cpu_op_t *last,
+                               uint64_t *seq);
+
+/* Whether an instant operation that is submitted now would be done at once: the stream and all that it
+ * would have to wait for are empty. Then *seq is the last operation, which is complete. */
+bool cpu_sched_idle(cpu_stream_t *stream, uint64_t *seq);
 
 /* Waits until operation `seq` of the stream is complete, running its pieces meanwhile. Says nothing
  * about faults: ask the context. */

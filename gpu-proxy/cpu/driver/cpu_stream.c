@@ -15,7 +15,7 @@ static void destroy(cpu_object_t *object)
 CUresult cpu_stream_open(cpu_context_t *context, unsigned flags, int priority,
                          cpu_stream_t **stream)
 {
-    cpu_stream_t *made = calloc(1, sizeof(*made));
+    cpu_stream_t *made = cpu_object_memory(sizeof(*made));
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
     cpu_object_init(&made->object, CPU_KIND_STREAM, destroy);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "gpu-proxy/cpu/driver/cpu_cells.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_driver.h"
 #include "gpu-proxy/cpu/driver/cpu_stream.h"
@@ -37,6 +38,7 @@ static void end(void *argument)
         cpu_object_put(&thread->stack[--thread->depth]->object);
     free(thread->stack);
     free(thread);
+    cpu_cells_flush();
     self = NULL;
 }
 

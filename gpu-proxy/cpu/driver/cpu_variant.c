@@ -165,7 +165,7 @@ static CUresult make(cpu_function_t *function, const uint32_t block[3], cpu_vari
                                  .width = config->width,
                                  .stack_bytes = cpu_context_stack(function->module->context),
                                  .unchecked = config->unchecked};
-    cpu_variant_t *made = calloc(1, sizeof(*made));
+    cpu_variant_t *made = cpu_object_memory(sizeof(*made));
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
     made->shape = options.shape;

@@ -102,12 +102,19 @@ static CUresult clone_kernel(const cpu_kernel_work_t *kernel, cpu_kernel_work_t 
     return CUDA_SUCCESS;
 }
 
-static CUresult submit_kernel(const cpu_kernel_work_t *kernel, cpu_stream_t *stream)
+CUresult cpu_work_make_launch(const cpu_kernel_work_t *kernel, cpu_stream_t *stream, cpu_op_t **op)
 {
     size_t bytes = kernel->param_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, kernel->params, CU_LAUNCH_PARAM_BUFFER_SIZE,
                      &bytes, CU_LAUNCH_PARAM_END};
-    return cpu_launch(kernel->function, stream, &kernel->shape, NULL, extra);
+    return cpu_launch_make(kernel->function, stream, &kernel->shape, NULL, extra, op);
+}
+
+static CUresult submit_kernel(const cpu_kernel_work_t *kernel, cpu_stream_t *stream)
+{
+    cpu_op_t *op;
+    CUresult result = cpu_work_make_launch(kernel, stream, &op);
+    return result ? result : cpu_launch_submit(stream, op, op, NULL);
 }
 
 /* ---- copies and fills ---- */

@@ -77,4 +77,7 @@ void cpu_work_drop(cpu_work_t *work);
 /* Queues it in the stream; child graphs are not for this. */
 CUresult cpu_work_submit(const cpu_work_t *work, cpu_stream_t *stream);
 
+/* A kernel's launch, to be queued with cpu_launch_submit. */
+CUresult cpu_work_make_launch(const cpu_kernel_work_t *kernel, cpu_stream_t *stream, cpu_op_t **op);
+
 #endif

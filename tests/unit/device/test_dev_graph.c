@@ -421,14 +421,97 @@ static void pictures(void **state)
     OK(cu->cuGraphDestroy(graph));
 }
 
+static CUDA_KERNEL_NODE_PARAMS one_thread(CUfunction function, void **params)
+{
+    CUDA_KERNEL_NODE_PARAMS k = count_up(function, params);
+    k.blockDimX = 1;
+    return k;
+}
+
+/* Tiny kernels of a lane are run in a row; yet what another lane waits for is said at once: after `first`
+ * comes a kernel that ends only when the other lane has gone on. */
+static void lanes_do_not_wait_for_a_row(void **state)
+{
+    CUdeviceptr words;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode first, waits, sets;
+    CUstream stream;
+    uint32_t got[2];
+    (void)state;
+    OK(cu->cuMemAlloc_v2(&words, sizeof(got)));
+    OK(cu->cuMemsetD32_v2(words, 0, 2));
+    CUdeviceptr begun = words + 4;
+    void *at_flag[] = {&words}, *at_begun[] = {&begun};
+    OK(cu->cuGraphCreate(&graph, 0));
+    CUDA_KERNEL_NODE_PARAMS k = one_thread(kernel("add_at"), at_begun);
+    OK(cu->cuGraphAddKernelNode_v2(&first, graph, NULL, 0, &k));
+    k = one_thread(kernel("until"), at_flag);
+    OK(cu->cuGraphAddKernelNode_v2(&waits, graph, &first, 1, &k));
+    k = one_thread(kernel("add_at"), at_flag);
+    OK(cu->cuGraphAddKernelNode_v2(&sets, graph, &first, 1, &k));
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (uint32_t i = 1; i <= 20; i++) {
+        OK(cu->cuMemsetD32_v2(words, 0, 1));
+        OK(cu->cuGraphLaunch(exec, stream));
+        OK(cu->cuStreamSynchronize(stream));
+        OK(cu->cuMemcpyDtoH_v2(got, words, sizeof(got)));
+        assert_int_equal(got[0], 1);
+    }
+    assert_int_equal(got[1], 20);
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuGraphDestroy(graph));
+    OK(cu->cuStreamDestroy_v2(stream));
+    OK(cu->cuMemFree_v2(words));
+}
+
+/* A long chain of tiny kernels, launched again while it runs: each node once per launch, in order. */
+static void long_chains_run_in_order(void **state)
+{
+    enum { NODES = 200, LAUNCHES = 30 };
+    CUdeviceptr word;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUstream stream;
+    CUfunction count = kernel("count_up"), add = kernel("add_at");
+    uint32_t got, one = 1;
+    (void)state;
+    OK(cu->cuMemAlloc_v2(&word, 4));
+    OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    void *count_params[] = {&word, &one, &one}, *add_params[] = {&word};
+    OK(cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(cu->cuLaunchKernel(count, 1, 1, 1, 32, 1, 1, 0, stream, count_params, NULL));
+    for (int i = 0; i < NODES; i++)
+        OK(cu->cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, stream, add_params, NULL));
+    OK(cu->cuStreamEndCapture(stream, &graph));
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int i = 0; i < LAUNCHES; i++)
+        OK(cu->cuGraphLaunch(exec, stream));
+    OK(cu->cuStreamSynchronize(stream));
+    OK(cu->cuMemcpyDtoH_v2(&got, word, 4));
+    assert_int_equal(got, 1 + NODES);
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuGraphDestroy(graph));
+    OK(cu->cuStreamDestroy_v2(stream));
+    OK(cu->cuMemFree_v2(word));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_CONTEXT(a_chain_runs_in_order), IN_CONTEXT(branches_meet),
-        IN_CONTEXT(edges_and_lists),       IN_CONTEXT(clones_and_children),
-        IN_CONTEXT(graphs_change),         IN_CONTEXT(events_and_values),
-        IN_CONTEXT(attributes_stay),       IN_CONTEXT(user_objects_live_with_their_graphs),
-        IN_CONTEXT(bad_arguments),         IN_CONTEXT(pictures),
+        IN_CONTEXT(a_chain_runs_in_order),
+        IN_CONTEXT(branches_meet),
+        IN_CONTEXT(edges_and_lists),
+        IN_CONTEXT(clones_and_children),
+        IN_CONTEXT(graphs_change),
+        IN_CONTEXT(events_and_values),
+        IN_CONTEXT(attributes_stay),
+        IN_CONTEXT(user_objects_live_with_their_graphs),
+        IN_CONTEXT(bad_arguments),
+        IN_CONTEXT(pictures),
+        IN_CONTEXT(lanes_do_not_wait_for_a_row),
+        IN_CONTEXT(long_chains_run_in_order),
     };
     return cmocka_run_group_tests(tests, device_setup, NULL);
 }

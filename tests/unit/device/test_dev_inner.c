@@ -93,13 +93,47 @@ static void heap_gives_pages_back(void **state)
     unsigned char resident[16];
     (void)state;
     assert_int_equal(cpu_heap_init(&heap, base, WINDOW), GB_OK);
-    assert_int_equal(cpu_heap_take(&heap, 65536, 65536, &piece), GB_OK);
-    memset((void *)piece, 1, 65536);
+    assert_int_equal(cpu_heap_take(&heap, 2 << 16, 65536, &piece), GB_OK);
+    memset((void *)piece, 1, 2 << 16);
     assert_int_equal(mincore((void *)piece, 65536, resident), 0);
     assert_true(resident[0] & 1);
-    cpu_heap_give(&heap, piece, 65536);
+    cpu_heap_give(&heap, piece, 2 << 16);
     assert_int_equal(mincore((void *)piece, 65536, resident), 0);
     assert_false(resident[0] & 1);
+    cpu_heap_close(&heap);
+}
+
+static int is_resident(uint64_t page)
+{
+    unsigned char resident = 0;
+    assert_int_equal(mincore((void *)page, 4096, &resident), 0);
+    return resident & 1;
+}
+
+/* Of blocks that become empty one by one, the last stays open, and only that one. */
+static void heap_keeps_one_block(void **state)
+{
+    cpu_heap_t heap;
+    uint64_t base = reserve(), piece[3], again;
+    (void)state;
+    assert_int_equal(cpu_heap_init(&heap, base, WINDOW), GB_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(cpu_heap_take(&heap, 65536, 65536, &piece[i]), GB_OK);
+        memset((void *)piece[i], 1, 65536);
+    }
+    cpu_heap_give(&heap, piece[0], 65536);
+    cpu_heap_give(&heap, piece[2], 65536);
+    assert_false(is_resident(piece[0]));
+    assert_true(is_resident(piece[2]));
+    assert_int_equal(cpu_heap_take(&heap, 65536, 65536, &again), GB_OK);
+    assert_int_equal(again, piece[0]);
+    memset((void *)again, 2, 65536);
+    cpu_heap_give(&heap, again, 65536);
+    assert_false(is_resident(piece[2]));
+    cpu_heap_give(&heap, piece[1], 65536);
+    assert_int_equal(cpu_heap_take(&heap, WINDOW, 65536, &again), GB_OK); /* all of it works */
+    memset((void *)again, 3, WINDOW);
+    cpu_heap_give(&heap, again, WINDOW);
     cpu_heap_close(&heap);
 }
 
@@ -222,6 +256,7 @@ int main(void)
         cmocka_unit_test(tree_finds_by_address_and_by_size),
         cmocka_unit_test(heap_hands_out_disjoint_aligned_pieces),
         cmocka_unit_test(heap_gives_pages_back),
+        cmocka_unit_test(heap_keeps_one_block),
         cmocka_unit_test(handles_die_with_their_object),
         cmocka_unit_test(invented_handles_are_refused),
         cmocka_unit_test(handles_are_thread_safe),

@@ -1,0 +1,7 @@
+add_executable(api api.c api_calls.c api_moving.c api_process.c)
+target_link_libraries(api PRIVATE gb_cuda gb_core Threads::Threads m)
+add_dependencies(api cpu_cuda)
+if(TARGET gable-jit)
+  add_dependencies(api gable-jit)
+endif()
+set_target_properties(api PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)

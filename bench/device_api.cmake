@@ -1,7 +1,0 @@
-add_executable(device_api device_api.c)
-target_link_libraries(device_api PRIVATE gb_cuda gb_core Threads::Threads m)
-add_dependencies(device_api cpu_cuda)
-if(TARGET gable-jit)
-  add_dependencies(device_api gable-jit)
-endif()
-set_target_properties(device_api PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
