@@ -35,6 +35,8 @@ enum {
     PX_OP_EXCHANGE_CALL,  /* reply: px_wire_exchange_t, bytes -> bytes */
     PX_OP_EXCHANGE_POST,  /* async: px_wire_exchange_t, bytes */
     PX_OP_GRAPH_NODE,     /* async: px_wire_node_t, its dependencies, its body (px_wire_graph.h) */
+    PX_OP_BOX_UP,         /* async: px_wire_box_t, bytes: packed rows to its dst */
+    PX_OP_BOX_DOWN,       /* reply: px_wire_box_t -> pieces: packed rows of its src */
     PX_OP_END,
 };
 
@@ -94,6 +96,30 @@ typedef struct {
     uint64_t size;
     uint64_t stream;
 } px_wire_copy_t;
+
+/* A side of a box: device memory (of its first byte) or an array (and a place in it). */
+typedef struct {
+    uint64_t address;
+    uint64_t array;         /* number, 0 = none */
+    uint64_t x, y, z;       /* in the array: bytes, rows, slices */
+    uint64_t pitch, height; /* bytes of a row, rows of a slice; not of arrays */
+} px_wire_side_t;
+
+/* A copy of a box; a side that is the client's is left out, its bytes are packed. */
+typedef struct {
+    px_wire_side_t dst, src;
+    uint64_t width, height, depth; /* bytes, rows, slices */
+    uint64_t stream;
+} px_wire_box_t;
+
+/* A texture or surface object: CUDA's structures, with numbers in place of array handles. */
+typedef struct {
+    uint8_t resource[144]; /* CUDA_RESOURCE_DESC */
+    uint8_t texture[104];  /* CUDA_TEXTURE_DESC */
+    uint8_t view[112];     /* CUDA_RESOURCE_VIEW_DESC */
+    uint32_t has_view;
+    uint32_t reserved;
+} px_wire_texture_t;
 
 /* A piece on its way to the host. */
 typedef struct {

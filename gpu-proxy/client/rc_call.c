@@ -34,7 +34,7 @@ CUresult rc_begin_in_context(rc_call_t *call)
 }
 
 /* All handles and all memory of a call must live at one session; it is the one called. */
-static CUresult belongs(rc_call_t *call, const rc_object_t *object)
+CUresult rc_belongs(rc_call_t *call, const rc_object_t *object)
 {
     if (call->place && call->place != object->session)
         return CUDA_ERROR_INVALID_VALUE;
@@ -55,15 +55,15 @@ CUresult rc_use_stream(rc_call_t *call, CUstream stream, uint64_t *wire)
             return CUDA_ERROR_INVALID_CONTEXT;
         call->stream_context = call->context;
         *wire = value;
-        return belongs(call,
-                       &(rc_object_t){.session = call->context->session, .context = call->context});
+        return rc_belongs(
+            call, &(rc_object_t){.session = call->context->session, .context = call->context});
     }
     rc_object_t *object = rc_object_get(RC_STREAM, stream);
     if (!object)
         return CUDA_ERROR_INVALID_HANDLE;
     call->stream_context = object->context;
     *wire = object->number;
-    return belongs(call, object);
+    return rc_belongs(call, object);
 }
 
 CUresult rc_use_event(rc_call_t *call, CUevent event, uint64_t *wire)
@@ -73,7 +73,7 @@ CUresult rc_use_event(rc_call_t *call, CUevent event, uint64_t *wire)
         return CUDA_ERROR_INVALID_HANDLE;
     call->event = object;
     *wire = object->number;
-    return belongs(call, object);
+    return rc_belongs(call, object);
 }
 
 CUresult rc_use_function(rc_call_t *call, CUfunction function, uint64_t *wire)
@@ -83,7 +83,7 @@ CUresult rc_use_function(rc_call_t *call, CUfunction function, uint64_t *wire)
     if (result)
         return result;
     *wire = object->function.function->wire;
-    return belongs(call, object);
+    return rc_belongs(call, object);
 }
 
 CUresult rc_use_range(rc_call_t *call, CUdeviceptr address, uint64_t count, uint64_t unit,
@@ -105,6 +105,20 @@ CUresult rc_use_range(rc_call_t *call, CUdeviceptr address, uint64_t count, uint
         return CUDA_ERROR_INVALID_VALUE;
     call->place = place;
     return CUDA_SUCCESS;
+}
+
+CUresult rc_use_rows(rc_call_t *call, CUdeviceptr address, uint64_t pitch, uint64_t width,
+                     uint64_t unit, uint64_t height, uint64_t *wire)
+{
+    uint64_t row, before;
+    *wire = address;
+    if (!width || !height)
+        return CUDA_SUCCESS;
+    if (__builtin_mul_overflow(width, unit, &row) || address % unit ||
+        (height > 1 && (pitch < row || pitch % unit)) ||
+        __builtin_mul_overflow(height - 1, pitch, &before) || before + row < row)
+        return CUDA_ERROR_INVALID_VALUE;
+    return rc_use_range(call, address, before + row, 1, wire);
 }
 
 static CUresult drop(rc_call_t *call, rc_object_t *object)

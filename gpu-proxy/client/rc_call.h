@@ -29,6 +29,11 @@ CUresult rc_begin_in_context(rc_call_t *call);
 CUresult rc_use_stream(rc_call_t *call, CUstream stream, uint64_t *wire);
 CUresult rc_use_event(rc_call_t *call, CUevent event, uint64_t *wire);
 CUresult rc_use_function(rc_call_t *call, CUfunction function, uint64_t *wire);
+/* All handles of a call must live at one session, which is the one called: adds a handle's. */
+CUresult rc_belongs(rc_call_t *call, const rc_object_t *object);
+/* `height` rows of width * unit bytes, `pitch` bytes apart: as rc_use_range of all of them. */
+CUresult rc_use_rows(rc_call_t *call, CUdeviceptr address, uint64_t pitch, uint64_t width,
+                     uint64_t unit, uint64_t height, uint64_t *wire);
 /* count * unit bytes from `address`, a multiple of unit, must lie in one block of device memory; 0
  * bytes are fine. */
 CUresult rc_use_range(rc_call_t *call, CUdeviceptr address, uint64_t count, uint64_t unit,

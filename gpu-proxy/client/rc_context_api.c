@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_capture.h"
 
 static _Atomic uint64_t next_id = 1;
@@ -25,6 +26,7 @@ static void forget(rc_object_t *context)
     rc_capture_forget_context(context);
     rc_objects_drop(context);
     rc_blocks_drop(context);
+    rc_textures_drop(context);
 }
 
 static void end_context(rc_object_t *context)

@@ -113,6 +113,8 @@ void rc_objects_drop(rc_object_t *context)
             rc_module_free(object->module);
         if (object->kind == RC_EXEC)
             rc_exec_dropped(object);
+        if (object->kind == RC_MIPMAP)
+            rc_mipmap_free(object->mipmap);
         rc_object_free(object);
     }
 }

@@ -4,7 +4,10 @@
 #include <sys/mman.h>
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_box.h"
 #include "gpu-proxy/client/rc_capture.h"
+
+enum { PITCH_ALIGN = 512 };
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
@@ -23,6 +26,26 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
         result = rc_block_add(RC_BLOCK_DEVICE, address, size, call.context, 0);
     if (!result)
         *dptr = address;
+    return result;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+                            unsigned int ElementSizeBytes)
+{
+    rc_call_t call;
+    size_t bytes, pitch = (WidthInBytes + PITCH_ALIGN - 1) & ~(size_t)(PITCH_ALIGN - 1);
+    CUresult result = rc_begin_in_context(&call);
+    if (result)
+        return result;
+    if (!pPitch || !WidthInBytes || !Height || WidthInBytes > (size_t)1 << 40 ||
+        Height > (size_t)1 << 40 ||
+        (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (__builtin_mul_overflow(pitch, Height, &bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = cuMemAlloc_v2(dptr, bytes);
+    if (!result)
+        *pPitch = pitch;
     return result;
 }
 
@@ -194,23 +217,38 @@ CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
     return cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, NULL);
 }
 
+/* Device memory that may belong to another session than the stream; refused if it is none. */
+static CUresult copy_row(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+    rc_box_t box;
+    CUDA_MEMCPY3D row = rc_box_row(bytes);
+    row.dstMemoryType = row.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    row.dstDevice = dst;
+    row.srcDevice = src;
+    CUresult result = rc_box_describe(&row, &box);
+    return result ? result : rc_box_copy(&box, stream);
+}
+
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream)
 {
     rc_call_t call;
-    px_wire_copy_t copy = {0};
+    px_wire_copy_t copy = {.dst = dstDevice, .src = srcDevice};
     CUresult result = use_copy(&call, hStream, &copy);
-    if (!result)
-        result = rc_use_range(&call, dstDevice, ByteCount, 1, &copy.dst);
-    if (!result)
-        result = rc_use_range(&call, srcDevice, ByteCount, 1, &copy.src);
-    int captured = 0;
-    if (!result)
-        result = rc_capture_enter(&call, &captured);
-    if (!result && captured)
-        return rc_capture_copy(&call, dstDevice, srcDevice, ByteCount);
     if (result || ByteCount == 0)
         return result;
+    rc_call_t here = call;
+    result = rc_use_range(&here, dstDevice, ByteCount, 1, &copy.dst);
+    if (!result)
+        result = rc_use_range(&here, srcDevice, ByteCount, 1, &copy.src);
+    int captured = 0;
+    CUresult entered = rc_capture_enter(&call, &captured);
+    if (entered || captured)
+        return entered  ? entered
+               : result ? result
+                        : rc_capture_copy(&call, dstDevice, srcDevice, ByteCount);
+    if (result)
+        return copy_row(dstDevice, srcDevice, ByteCount, hStream);
     copy.size = ByteCount;
     return rc_post_bytes(&call, GB_OP_cuMemcpyDtoDAsync_v2, &copy, sizeof(copy), NULL, 0);
 }
@@ -260,6 +298,24 @@ CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 {
     return cuMemsetD32Async(dstDevice, ui, N, NULL);
+}
+
+CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                         size_t Height)
+{
+    return cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, NULL);
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                          size_t Height)
+{
+    return cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, NULL);
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                          size_t Height)
+{
+    return cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, NULL);
 }
 
 /* ---- pointers ---- */

@@ -45,7 +45,9 @@ typedef enum {
     RC_GRAPH,
     RC_NODE,
     RC_EXEC,
-    RC_USER
+    RC_USER,
+    RC_ARRAY,
+    RC_MIPMAP
 } rc_kind_t;
 
 /* A device of the program. */
@@ -123,6 +125,11 @@ struct rc_object {
         struct rc_node *node;
         struct rc_exec *exec;
         struct rc_user *user;
+        struct {
+            CUDA_ARRAY3D_DESCRIPTOR descriptor;
+            int is_level; /* of a mipmapped array, which ends it */
+        } array;
+        struct rc_mipmap *mipmap;
     };
 };
 
@@ -203,6 +210,7 @@ void rc_module_free(rc_module_t *module);
 void rc_capture_forget_event(rc_object_t *event);
 /* The executable graph's context is gone; its handle too. */
 void rc_exec_dropped(rc_object_t *object);
+void rc_mipmap_free(struct rc_mipmap *mipmap);
 /* Kills and frees all objects that belong to the context. */
 void rc_objects_drop(rc_object_t *context);
 
@@ -240,8 +248,7 @@ static inline const void *rc_waiter_bytes(const rc_waiter_t *w)
     return w->more ? w->more : (const void *)w->small;
 }
 void rc_waiter_done(rc_waiter_t *waiter);
-/* Starts the thread that flushes batches by time and notices lost peers (rc_progress.c); wakes it. */
-gb_status_t rc_progress_start(void);
+/* Wakes the thread that flushes batches by time. */
 void rc_progress_arm(void);
 
 /* ---- start and end (rc_init.c, rc_config.c) ---- */

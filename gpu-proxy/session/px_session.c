@@ -30,6 +30,8 @@ static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
     [PX_OP_EXCHANGE_CALL - PX_OP_HELLO] = {px_exchange, 2, 0, 1},
     [PX_OP_EXCHANGE_POST - PX_OP_HELLO] = {px_exchange, 2, 1, 0},
     [PX_OP_GRAPH_NODE - PX_OP_HELLO] = {px_graph_node, sizeof(px_wire_node_t) / 8, 1, 0},
+    [PX_OP_BOX_UP - PX_OP_HELLO] = {px_box_up, sizeof(px_wire_box_t) / 8, 1, 0},
+    [PX_OP_BOX_DOWN - PX_OP_HELLO] = {px_box_down, sizeof(px_wire_box_t) / 8, 0, 1},
 };
 
 static gb_status_t spawn(px_session_t *session);
@@ -125,6 +127,11 @@ static int is_void(const px_call_t *call)
     case GB_OP_cuGraphLaunch:
     case GB_OP_cuMemcpyDtoDAsync_v2:
     case GB_OP_cuMemcpyHtoDAsync_v2:
+    case GB_OP_cuMemcpy3DAsync_v2:
+    case PX_OP_BOX_UP:
+    case GB_OP_cuMemsetD2D8Async:
+    case GB_OP_cuMemsetD2D16Async:
+    case GB_OP_cuMemsetD2D32Async:
     case GB_OP_cuMemsetD8Async:
     case GB_OP_cuMemsetD16Async:
     case GB_OP_cuMemsetD32Async:

@@ -173,20 +173,43 @@ CUresult px_staging_begin(px_staging_t *staging, const void *context, CUstream s
     return result;
 }
 
-CUresult px_staging_commit(px_staging_t *staging, const void *context, CUstream stream,
-                           CUdeviceptr dst, uint64_t size)
+/* The bytes at the head are on their way: they stay until an event of the stream says so. */
+static void under_way(px_staging_t *staging, const void *context, CUstream stream, uint64_t size)
 {
     uint64_t room = (size + 63) & ~63ull;
-    uint8_t *at = staging->ring + staging->head % RING;
-    CUresult result = staging->cuda->cuMemcpyHtoDAsync_v2(dst, at, size, stream);
-    if (result)
-        return result;
     staging->head += room;
     staging->open = 1;
     staging->open_stream = stream;
     staging->open_context = context;
     staging->open_bytes += room;
-    return CUDA_SUCCESS;
+}
+
+CUresult px_staging_commit(px_staging_t *staging, const void *context, CUstream stream,
+                           CUdeviceptr dst, uint64_t size)
+{
+    uint8_t *at = staging->ring + staging->head % RING;
+    CUresult result = staging->cuda->cuMemcpyHtoDAsync_v2(dst, at, size, stream);
+    if (!result)
+        under_way(staging, context, stream, size);
+    return result;
+}
+
+CUresult px_staging_box(px_staging_t *staging, const void *context, CUstream stream,
+                        CUDA_MEMCPY3D *copy, const void *bytes, uint64_t size)
+{
+    uint8_t *at;
+    CUresult result = px_staging_begin(staging, context, stream, size, &at);
+    if (result)
+        return result;
+    memcpy(at, bytes, size);
+    copy->srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy->srcHost = at;
+    copy->srcPitch = copy->WidthInBytes;
+    copy->srcHeight = copy->Height;
+    result = staging->cuda->cuMemcpy3DAsync_v2(copy, stream);
+    if (!result)
+        under_way(staging, context, stream, size);
+    return result;
 }
 
 void px_staging_stream_gone(px_staging_t *staging, CUstream stream)

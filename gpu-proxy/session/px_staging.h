@@ -26,6 +26,11 @@ CUresult px_staging_begin(px_staging_t *staging, const void *context, CUstream s
 CUresult px_staging_commit(px_staging_t *staging, const void *context, CUstream stream,
                            CUdeviceptr dst, uint64_t size);
 
+/* Puts `size` (at most PX_WIRE_PIECE) bytes there and issues `copy`, whose source they become: rows without
+ * gaps. The dispatcher only. */
+CUresult px_staging_box(px_staging_t *staging, const void *context, CUstream stream,
+                        CUDA_MEMCPY3D *copy, const void *bytes, uint64_t size);
+
 /* Before `stream` is destroyed. The dispatcher only. */
 void px_staging_stream_gone(px_staging_t *staging, CUstream stream);
 

@@ -25,6 +25,8 @@ typedef enum {
     PX_EVENT,   /* CUevent */
     PX_MODULE,  /* px_module_t */
     PX_GRAPH,   /* px_graph_t */
+    PX_ARRAY,   /* CUarray */
+    PX_MIPMAP,  /* CUmipmappedArray */
     PX_FUNCTION /* CUfunction, in a table of its own */
 } px_kind_t;
 
@@ -160,6 +162,7 @@ void *px_object_take(px_session_t *session, px_kind_t kind, uint64_t number);
 CUstream px_stream(px_call_t *call, uint64_t number);
 CUevent px_event(px_call_t *call, uint64_t number);
 CUfunction px_function(px_call_t *call, uint64_t number);
+CUarray px_array(px_call_t *call, uint64_t number);
 CUstream px_take_stream(px_call_t *call, uint64_t number);
 CUevent px_take_event(px_call_t *call, uint64_t number);
 
@@ -176,6 +179,8 @@ CUresult px_window(px_call_t *call);
 CUresult px_image_piece(px_call_t *call);
 CUresult px_function_by_name(px_call_t *call);
 CUresult px_exchange(px_call_t *call);
+CUresult px_box_up(px_call_t *call);
+CUresult px_box_down(px_call_t *call);
 void px_exchange_end(px_session_t *session);
 void px_images_free(px_session_t *session);
 void px_module_forget(px_session_t *session, px_module_t *module);

@@ -81,6 +81,11 @@ def client_stub(sym):
         if p.ctype in HANDLES:
             out.append(f"    if (!result)\n        result = rc_use_{HANDLES[p.ctype]}"
                        f"(&call, {p.name}, &args[{i}]);\n")
+        elif p.note_arg("rows"):
+            pitch, width, height = [x.strip() for x in p.note_arg("rows").split(",")]
+            width, times = [x.strip() for x in (width + " * 1").split("*")[:2]]
+            out.append(f"    if (!result)\n        result = rc_use_rows(&call, {p.name}, {pitch}, {width}, "
+                       f"{times}, {height}, &args[{i}]);\n")
         elif size:
             scaled = size.replace(" ", "").split("*")
             times = scaled[1] if len(scaled) > 1 else "1"

@@ -1,0 +1,239 @@
+/* Entry points: copies of boxes, to and from arrays, and between devices. */
+#include <string.h>
+
+#include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_box.h"
+#include "gpu-proxy/client/rc_capture.h"
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+    rc_call_t call;
+    rc_box_t box;
+    uint64_t wire;
+    CUresult result = rc_begin_in_context(&call);
+    if (!result)
+        result = rc_use_stream(&call, stream, &wire);
+    if (!result)
+        result = rc_box_describe(copy, &box);
+    int captured = 0;
+    if (!result)
+        result = rc_capture_enter(&call, &captured);
+    if (!result && captured) {
+        rc_work_t work;
+        result = rc_work_copy(&call, copy, NULL, &work);
+        return result ? result : rc_capture_work(&call, &work);
+    }
+    return result ? result : rc_box_copy(&box, stream);
+}
+
+/* The synchronous ones: copies to the host are done when they return anyway, and those from it have left
+ * the program's memory. */
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
+{
+    return copy_3d(pCopy, hStream);
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
+{
+    return copy_3d(pCopy, NULL);
+}
+
+static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
+{
+    if (!c)
+        return copy_3d(NULL, stream);
+    CUDA_MEMCPY3D box = {.srcXInBytes = c->srcXInBytes,
+                         .srcY = c->srcY,
+                         .srcMemoryType = c->srcMemoryType,
+                         .srcHost = c->srcHost,
+                         .srcDevice = c->srcDevice,
+                         .srcArray = c->srcArray,
+                         .srcPitch = c->srcPitch,
+                         .dstXInBytes = c->dstXInBytes,
+                         .dstY = c->dstY,
+                         .dstMemoryType = c->dstMemoryType,
+                         .dstHost = c->dstHost,
+                         .dstDevice = c->dstDevice,
+                         .dstArray = c->dstArray,
+                         .dstPitch = c->dstPitch,
+                         .WidthInBytes = c->WidthInBytes,
+                         .Height = c->Height,
+                         .Depth = 1};
+    return copy_3d(&box, stream);
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
+{
+    return copy_2d(pCopy, hStream);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return copy_2d(pCopy, NULL);
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return copy_2d(pCopy, NULL);
+}
+
+/* The contexts of a peer copy follow from the addresses. */
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream)
+{
+    if (!c)
+        return copy_3d(NULL, stream);
+    CUDA_MEMCPY3D box = {.srcXInBytes = c->srcXInBytes,
+                         .srcY = c->srcY,
+                         .srcZ = c->srcZ,
+                         .srcLOD = c->srcLOD,
+                         .srcMemoryType = c->srcMemoryType,
+                         .srcHost = c->srcHost,
+                         .srcDevice = c->srcDevice,
+                         .srcArray = c->srcArray,
+                         .srcPitch = c->srcPitch,
+                         .srcHeight = c->srcHeight,
+                         .dstXInBytes = c->dstXInBytes,
+                         .dstY = c->dstY,
+                         .dstZ = c->dstZ,
+                         .dstLOD = c->dstLOD,
+                         .dstMemoryType = c->dstMemoryType,
+                         .dstHost = c->dstHost,
+                         .dstDevice = c->dstDevice,
+                         .dstArray = c->dstArray,
+                         .dstPitch = c->dstPitch,
+                         .dstHeight = c->dstHeight,
+                         .WidthInBytes = c->WidthInBytes,
+                         .Height = c->Height,
+                         .Depth = c->Depth};
+    return copy_3d(&box, stream);
+}
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    return copy_3d_peer(pCopy, hStream);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    return copy_3d_peer(pCopy, NULL);
+}
+
+static CUresult check_peer(CUcontext handle)
+{
+    return rc_object_get(RC_CONTEXT, handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount, CUstream hStream)
+{
+    rc_call_t call;
+    CUresult result = rc_begin_in_context(&call);
+    if (!result)
+        result = check_peer(dstContext);
+    if (!result)
+        result = check_peer(srcContext);
+    return result ? result : cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
+}
+
+/* It begins when both contexts have done what they were given before. */
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount)
+{
+    rc_call_t call;
+    CUresult result = rc_begin_in_context(&call);
+    if (!result)
+        result = cuCtxSynchronize_v2(dstContext);
+    if (!result)
+        result = cuCtxSynchronize_v2(srcContext);
+    if (!result)
+        result = cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, NULL);
+    return result ? result : cuStreamSynchronize(NULL);
+}
+
+/* ---- linear copies: of one-dimensional arrays ---- */
+
+static CUresult check_linear(CUarray handle)
+{
+    CUDA_ARRAY3D_DESCRIPTOR d;
+    CUresult result = cuArray3DGetDescriptor_v2(&d, handle);
+    if (!result && (d.Height || d.Depth))
+        result = CUDA_ERROR_INVALID_VALUE;
+    return result;
+}
+
+static CUresult from_array(CUDA_MEMCPY3D *copy, CUarray array, size_t offset)
+{
+    copy->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy->srcArray = array;
+    copy->srcXInBytes = offset;
+    return check_linear(array);
+}
+
+static CUresult to_array(CUDA_MEMCPY3D *copy, CUarray array, size_t offset)
+{
+    copy->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy->dstArray = array;
+    copy->dstXInBytes = offset;
+    return check_linear(array);
+}
+
+CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount)
+{
+    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
+    CUresult result = to_array(&copy, dstArray, dstOffset);
+    if (!result)
+        result = from_array(&copy, srcArray, srcOffset);
+    return result ? result : copy_3d(&copy, NULL);
+}
+
+CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount)
+{
+    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
+    CUresult result = from_array(&copy, srcArray, srcOffset);
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = dstDevice;
+    return result ? result : copy_3d(&copy, NULL);
+}
+
+CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                         size_t ByteCount)
+{
+    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
+    CUresult result = to_array(&copy, dstArray, dstOffset);
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = srcDevice;
+    return result ? result : copy_3d(&copy, NULL);
+}
+
+CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                              CUstream hStream)
+{
+    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
+    CUresult result = from_array(&copy, srcArray, srcOffset);
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copy.dstHost = dstHost;
+    return result ? result : copy_3d(&copy, hStream);
+}
+
+CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    return cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, NULL);
+}
+
+CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
+                              size_t ByteCount, CUstream hStream)
+{
+    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
+    CUresult result = to_array(&copy, dstArray, dstOffset);
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = srcHost;
+    return result ? result : copy_3d(&copy, hStream);
+}
+
+CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
+{
+    return cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, NULL);
+}
