@@ -2,6 +2,7 @@
 #include "common/link/gb_link_impl.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -45,16 +46,41 @@ static gb_status_t introduce(int fd, const char *where, const gb_preamble_t *fac
     return st == GB_OK ? gb_answer_decode(answer, where) : st;
 }
 
+/* A session on this machine may go on in shared memory. An emulated line has to be a socket. */
+static int wants_memory(const gb_endpoint_t *endpoint, const gb_credential_t *credential)
+{
+    const char *wish = getenv("GABLE_LINK_SHM"), *line = getenv("GABLE_LINK_EMULATE");
+    return endpoint->kind == GB_ENDPOINT_UNIX && credential->service == GB_SERVICE_SESSION &&
+           (!wish || strcmp(wish, "0") != 0) && (!line || !*line);
+}
+
+/* Connects the link to memory that is passed or awaited over its socket. */
+static gb_status_t share(gb_link_t *link, int side, uint64_t deadline, int memory)
+{
+    gb_status_t st =
+        side == 0 ? gb_shm_send(link->fd, memory) : gb_shm_receive(link->fd, deadline, &memory);
+    if (st == GB_OK)
+        st = gb_shm_attach(link, memory, side);
+    if (side == 1 && memory >= 0)
+        close(memory);
+    return st;
+}
+
 gb_status_t gb_link_dial(const gb_endpoint_t *endpoint, const gb_credential_t *credential,
                          uint64_t deadline, gb_link_t **out)
 {
     char where[GB_ENDPOINT_TEXT];
     int fd;
+    int memory = -1;
     gb_link_t *link;
     int tls = endpoint->kind == GB_ENDPOINT_TCP && !credential->insecure &&
               !gb_key_is_zero(&credential->key);
+    if (wants_memory(endpoint, credential) && gb_shm_create(&memory) != GB_OK)
+        memory = -1; /* the socket serves as well */
     gb_preamble_t facts = {.service = credential->service,
-                           .security = tls ? GB_SECURITY_TLS : GB_SECURITY_PLAIN,
+                           .security = tls           ? GB_SECURITY_TLS
+                                       : memory >= 0 ? GB_SECURITY_SHARED
+                                                     : GB_SECURITY_PLAIN,
                            .lease = credential->lease,
                            .session = credential->session,
                            .connection = credential->connection};
@@ -63,22 +89,28 @@ gb_status_t gb_link_dial(const gb_endpoint_t *endpoint, const gb_credential_t *c
     if (st == GB_OK)
         st = gb_socket_connect(endpoint, deadline, &fd);
     if (st != GB_OK)
-        return st;
+        goto done;
     st = gb_emulate_wrap(&fd);
     if (st == GB_OK)
         st = introduce(fd, where, &facts, &credential->key, deadline);
     if (st != GB_OK) {
         close(fd);
-        return st;
+        goto done;
     }
     st = gb_link_make(fd, tls ? "tls" : "tcp", &link);
-    if (st == GB_OK && tls) {
+    if (st != GB_OK)
+        goto done;
+    if (tls)
         st = gb_tls_handshake(link, 0, &facts, &credential->key, deadline);
-        if (st != GB_OK)
-            gb_link_close(link);
-    }
-    if (st == GB_OK)
+    else if (memory >= 0)
+        st = share(link, 0, deadline, memory);
+    if (st != GB_OK)
+        gb_link_close(link);
+    else
         *out = link;
+done:
+    if (memory >= 0)
+        close(memory);
     return st;
 }
 
@@ -92,6 +124,8 @@ gb_status_t gb_link_adopt(int fd, const gb_preamble_t *facts, const gb_key_t *ke
         return st;
     if (tls)
         st = gb_tls_handshake(link, 1, facts, key, deadline);
+    else if (facts->security == GB_SECURITY_SHARED)
+        st = share(link, 1, deadline, -1);
     if (st != GB_OK)
         gb_link_close(link);
     else

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,7 @@ enum {
     MAX_SPIN_US = 1000,
     MIN_SPIN_NS = 2000,
     SPIN_RETRY = 64,
+    SPIN_RETRY_MAX = 4096,
     STALL_RETRY_MS = 10,
 };
 
@@ -159,6 +159,41 @@ static gb_status_t plain_try_recv(gb_link_t *link, void *buffer, size_t cap, siz
     return GB_OK;
 }
 
+int gb_plain_ready(gb_link_t *link)
+{
+    uint8_t byte;
+    return recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
+int gb_plain_may_spin(gb_link_t *link)
+{
+    (void)link;
+    return 1; /* where the peer runs is not known: the budget learns it */
+}
+
+gb_status_t gb_plain_wait(gb_link_t *link, short events, uint64_t deadline, short *ready)
+{
+    struct pollfd p = {link->fd, events, 0};
+    int n = gb_socket_poll(&p, 1, deadline);
+    if (n < 0)
+        return gb_fail_errno(GB_ERR_IO, -n, "poll");
+    if (n == 0)
+        return gb_fail(GB_ERR_TIMEOUT, "no answer in time");
+    /* After an error the next call on the socket tells what it is. */
+    *ready = p.revents & (POLLERR | POLLHUP | POLLNVAL) ? events : p.revents;
+    return GB_OK;
+}
+
+void gb_plain_finish(gb_link_t *link)
+{
+    shutdown(link->fd, SHUT_WR);
+}
+
+void gb_plain_wake(gb_link_t *link)
+{
+    (void)link; /* the shutdown of the socket does it */
+}
+
 static void plain_release(gb_link_t *link)
 {
     (void)link;
@@ -171,6 +206,11 @@ static const gb_link_ops_t plain_ops = {
     .unsent = plain_nothing,
     .try_recv = plain_try_recv,
     .pending = plain_pending,
+    .ready = gb_plain_ready,
+    .may_spin = gb_plain_may_spin,
+    .wait = gb_plain_wait,
+    .finish = gb_plain_finish,
+    .wake = gb_plain_wake,
     .release = plain_release,
 };
 
@@ -178,9 +218,8 @@ static const gb_link_ops_t plain_ops = {
 
 static uint32_t default_spin_us(void)
 {
-    cpu_set_t set;
     const char *text = getenv("GABLE_LINK_SPIN_US");
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < 2)
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
         return 0;
     int64_t us = DEFAULT_SPIN_US;
     if (text && *text && (sscanf(text, "%ld", &us) != 1 || us < 0))
@@ -239,6 +278,12 @@ void gb_link_shutdown(gb_link_t *link)
 {
     atomic_store(&link->final, GB_ERR_LOST);
     shutdown(link->fd, SHUT_RDWR);
+    link->ops->wake(link);
+}
+
+void gb_link_set_watched(gb_link_t *link)
+{
+    atomic_store(&link->watched, 1);
 }
 
 void gb_link_close(gb_link_t *link)
@@ -268,7 +313,7 @@ gb_status_t gb_link_goodbye(gb_link_t *link)
     gb_status_t st = gb_link_send(link, header, sizeof header);
     atomic_store(&link->silence_ms, silence);
     if (st == GB_OK)
-        shutdown(link->fd, SHUT_WR);
+        link->ops->finish(link);
     return st;
 }
 
@@ -294,14 +339,16 @@ static gb_status_t wait_for_room(gb_link_t *link, uint64_t since)
             return give_up(link);
         /* With another receiver at work its reading moves `heard`: look again from time to time. */
         uint64_t slice = now + STALL_RETRY_MS * 1000000ull;
-        struct pollfd p = {link->fd, (short)(POLLOUT | (reading ? POLLIN : 0)), 0};
-        int n = gb_socket_poll(&p, 1, reading || slice > end ? end : slice);
-        if (n < 0)
-            return gb_fail_errno(GB_ERR_IO, -n, "poll");
-        if (p.revents & (POLLOUT | POLLERR | POLLHUP | POLLNVAL))
+        short ready = 0;
+        gb_status_t st =
+            link->ops->wait(link, (short)(GB_SOCKET_OUT | (reading ? GB_SOCKET_IN : 0)),
+                            reading || slice > end ? end : slice, &ready);
+        if (st != GB_OK && st != GB_ERR_TIMEOUT)
+            return st;
+        if (ready & GB_SOCKET_OUT)
             return GB_OK; /* the next write tells what is wrong, if anything */
-        if (p.revents & POLLIN) {
-            gb_status_t st = link->stall(link->stall_arg);
+        if (ready & GB_SOCKET_IN) {
+            st = link->stall(link->stall_arg);
             if (st != GB_OK && st != GB_ERR_AGAIN)
                 return st;
             reading = st == GB_OK;
@@ -365,10 +412,11 @@ gb_status_t gb_link_flush(gb_link_t *link, uint64_t deadline)
 {
     gb_status_t st = check_alive(link);
     while (st == GB_OK && link->ops->unsent(link)) {
+        short ready;
         st = link->ops->try_flush(link);
         if (st != GB_ERR_AGAIN || !deadline)
             continue;
-        st = gb_socket_wait(link->fd, GB_SOCKET_OUT, deadline);
+        st = link->ops->wait(link, GB_SOCKET_OUT, deadline, &ready);
     }
     return st;
 }
@@ -380,20 +428,24 @@ static void spin_hit(gb_spin_t *s)
     s->budget_ns = s->budget_ns ? s->budget_ns * 2 : s->max_ns;
     if (s->budget_ns > s->max_ns)
         s->budget_ns = s->max_ns;
+    s->retry = SPIN_RETRY;
 }
 
 static void spin_miss(gb_spin_t *s)
 {
+    if (s->budget_ns == 0 && s->retry < SPIN_RETRY_MAX)
+        s->retry *= 2;
     s->budget_ns /= 2;
     if (s->budget_ns < MIN_SPIN_NS)
         s->budget_ns = 0;
+    s->waits = 0;
 }
 
 static uint32_t spin_budget(gb_spin_t *s)
 {
     if (!s->max_ns)
         return 0;
-    if (++s->waits % SPIN_RETRY == 0)
+    if (s->budget_ns == 0 && ++s->waits >= s->retry)
         return s->max_ns;
     return s->budget_ns;
 }
@@ -405,17 +457,15 @@ static void relax(void)
 #endif
 }
 
-/* Looks at the socket, without the transport's lock, for as long as the budget allows. 1 = something
- * is there. */
+/* Looks, without the transport's lock, for as long as the budget allows. 1 = something is there. */
 static int spin(gb_link_t *link, uint64_t deadline)
 {
-    uint32_t budget = spin_budget(&link->spin);
+    uint32_t budget = link->ops->may_spin(link) ? spin_budget(&link->spin) : 0;
     uint64_t end = budget ? gb_now_ns() + budget : UINT64_MAX;
     if (!budget || end > deadline)
         return 0;
     do {
-        uint8_t byte;
-        if (recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
+        if (link->ops->ready(link)) {
             spin_hit(&link->spin);
             return 1;
         }
@@ -445,7 +495,8 @@ static gb_status_t receive(gb_link_t *link, void *buffer, size_t cap, uint64_t d
             return st;
         if (!waits++ && spin(link, deadline))
             continue;
-        st = gb_socket_wait(link->fd, GB_SOCKET_IN, deadline);
+        short ready;
+        st = link->ops->wait(link, GB_SOCKET_IN, deadline, &ready);
         if (st == GB_ERR_TIMEOUT)
             return gb_fail(GB_ERR_TIMEOUT, "%s has not answered in time", link->peer);
         if (st != GB_OK)
@@ -486,12 +537,14 @@ gb_status_t gb_link_recv(gb_link_t *link, void *buffer, size_t size, uint64_t de
     size_t have = 0;
     while (have < size) {
         size_t n;
+        short ready;
         gb_status_t st = gb_link_recv_some(link, p + have, size - have, deadline, &n);
         if (st == GB_ERR_TIMEOUT && have)
             atomic_store(&link->final, GB_ERR_LOST); /* in the middle of a unit: out of step */
         if (st == GB_ERR_AGAIN && have)
-            st = gb_socket_wait(link->fd, GB_SOCKET_IN,
-                                gb_now_ns() + (uint64_t)atomic_load(&link->silence_ms) * 1000000u);
+            st = link->ops->wait(link, GB_SOCKET_IN,
+                                 gb_now_ns() + (uint64_t)atomic_load(&link->silence_ms) * 1000000u,
+                                 &ready);
         else if (st == GB_OK)
             have += n;
         if (st != GB_OK)
@@ -507,10 +560,31 @@ int gb_link_has_pending(gb_link_t *link)
 
 /* ---- waiting ---- */
 
+/* Shared memory has no descriptor that could be waited for beside another one. */
+static gb_status_t wait_shared(gb_link_t *link, int events, int wake_fd, uint64_t deadline,
+                               int *ready)
+{
+    short wanted = (short)((events & GB_LINK_READABLE ? GB_SOCKET_IN : 0) |
+                           (events & GB_LINK_WRITABLE ? GB_SOCKET_OUT : 0));
+    short found = 0;
+    if (wake_fd >= 0)
+        return gb_fail(GB_ERR_UNSUPPORTED, "shared memory cannot be waited for beside a file");
+    if (link->head != link->tail && (events & GB_LINK_READABLE))
+        found = GB_SOCKET_IN;
+    gb_status_t st = found ? GB_OK : link->ops->wait(link, wanted, deadline, &found);
+    if (st != GB_OK)
+        return st == GB_ERR_TIMEOUT && !deadline ? GB_ERR_AGAIN : st;
+    *ready = (found & GB_SOCKET_IN ? GB_LINK_READABLE : 0) |
+             (found & GB_SOCKET_OUT ? GB_LINK_WRITABLE : 0);
+    return GB_OK;
+}
+
 gb_status_t gb_link_wait(gb_link_t *link, int events, int wake_fd, uint64_t deadline, int *ready)
 {
     struct pollfd p[2] = {{link->fd, 0, 0}, {wake_fd, POLLIN, 0}};
     int pending = (events & GB_LINK_READABLE) && gb_link_has_pending(link);
+    if (link->shm)
+        return wait_shared(link, events, wake_fd, pending ? 0 : deadline, ready);
     if (events & GB_LINK_READABLE)
         p[0].events |= POLLIN;
     if (events & GB_LINK_WRITABLE)
@@ -553,6 +627,7 @@ void gb_link_set_spin(gb_link_t *link, uint32_t microseconds)
 {
     link->spin.max_ns = (microseconds > MAX_SPIN_US ? MAX_SPIN_US : microseconds) * 1000;
     link->spin.budget_ns = link->spin.max_ns;
+    link->spin.retry = SPIN_RETRY;
 }
 
 gb_link_counters_t gb_link_counters(const gb_link_t *link)
@@ -565,6 +640,11 @@ gb_link_counters_t gb_link_counters(const gb_link_t *link)
 const char *gb_link_peer(const gb_link_t *link)
 {
     return link->peer;
+}
+
+int gb_link_is_shared(const gb_link_t *link)
+{
+    return link->shm != NULL;
 }
 
 int gb_link_is_encrypted(const gb_link_t *link)

@@ -1,5 +1,8 @@
-/* gb_link.h - a reliable byte stream to a peer that has proved its key: Unix socket, plain TCP, or
- * TLS 1.3 with the lease's key as external PSK over TCP. One interface for all of them.
+/* gb_link.h - a reliable byte stream to a peer that has proved its key: shared memory, Unix socket,
+ * plain TCP, or TLS 1.3 with the lease's key as external PSK over TCP. One interface for all of them.
+ *
+ * A session that is dialled over a Unix socket goes on in shared memory, unless GABLE_LINK_SHM=0 or an
+ * emulated line is asked for.
  *
  * Life: gb_link_dial() on one side; on the other gb_preamble_accept() (in the process that listens)
  * and gb_link_adopt() (in the same process, or in the one that the socket was passed to). Shards do
@@ -139,6 +142,13 @@ gb_link_counters_t gb_link_counters(const gb_link_t *link);
 /* "tls 10.0.0.7:40112", "unix pid 4711", ...: for logs. Valid as long as the link. */
 const char *gb_link_peer(const gb_link_t *link);
 int gb_link_is_encrypted(const gb_link_t *link);
+int gb_link_is_shared(const gb_link_t *link); /* in shared memory */
+
+/* Who sleeps on shared memory looks at the socket from time to time, to notice the peer's death. It need
+ * not if somebody else waits for the socket's end (POLLRDHUP on gb_link_fd) and then tells the link.
+ * Both do nothing for other links. Thread-safe. */
+void gb_link_set_watched(gb_link_t *link);
+void gb_link_peer_gone(gb_link_t *link);
 
 /* ---- ending ---- */
 

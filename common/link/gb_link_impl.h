@@ -26,6 +26,7 @@ void gb_cursor_advance(gb_cursor_t *cursor, size_t size);
 int gb_cursor_done(gb_cursor_t *cursor);
 
 typedef struct gb_tls gb_tls_t;
+typedef struct gb_shm gb_shm_t;
 
 typedef struct {
     const char *name;
@@ -38,16 +39,29 @@ typedef struct {
     gb_status_t (*try_recv)(gb_link_t *link, void *buffer, size_t cap, size_t *got);
     /* Received bytes wait inside the transport. */
     int (*pending)(gb_link_t *link);
+    /* Something to receive, or the end, is there: as cheaply as possible, for the busy poll. */
+    int (*ready)(gb_link_t *link);
+    /* A busy poll may pay: the peer does not need this very core. */
+    int (*may_spin)(gb_link_t *link);
+    /* Sleeps until one of `events` (GB_SOCKET_*) may be met; *ready = those. GB_ERR_TIMEOUT. A lost peer
+     * is readable and writable. */
+    gb_status_t (*wait)(gb_link_t *link, short events, uint64_t deadline, short *ready);
+    /* Nothing more will be sent. */
+    void (*finish)(gb_link_t *link);
+    /* Wakes all that sleep in `wait`, after `final` was set. */
+    void (*wake)(gb_link_t *link);
     void (*release)(gb_link_t *link);
 } gb_link_ops_t;
 
 /* When a busy poll before sleeping pays: it does while answers come within the budget. The budget is
  * halved by a miss (both ends on one CPU, long work at the peer) and doubled by a hit; at zero only
- * every 64th wait tries again. Receiver's thread. */
+ * every 64th wait tries again, and every try in vain doubles the time until the next, up to 4096.
+ * Receiver's thread. */
 typedef struct {
     uint32_t max_ns;
     uint32_t budget_ns;
-    uint32_t waits;
+    uint32_t waits; /* since the budget became zero or the last try */
+    uint32_t retry; /* waits after which to try again */
 } gb_spin_t;
 
 struct gb_link {
@@ -56,6 +70,8 @@ struct gb_link {
     atomic_int final; /* the status that every further call gives; GB_OK while all is well */
     char peer[112];
     gb_tls_t *tls;
+    gb_shm_t *shm;
+    atomic_int watched; /* somebody else notices the peer's end and says so (gb_link_peer_gone) */
     /* sender's */
     gb_link_stall_t stall;
     void *stall_arg;
@@ -84,5 +100,19 @@ gb_status_t gb_plain_write(gb_link_t *link, const void *data, size_t size, size_
 /* The TLS 1.3 handshake with external PSK; afterwards the link uses TLS. */
 gb_status_t gb_tls_handshake(gb_link_t *link, int server, const gb_preamble_t *facts,
                              const gb_key_t *key, uint64_t deadline);
+
+/* Memory for a link; its way over the Unix socket; and the link over it. `side` is 0 for who dialled.
+ * GB_ERR_UNSUPPORTED: no such memory here, use the socket. The caller closes the descriptor. */
+gb_status_t gb_shm_create(int *memory);
+gb_status_t gb_shm_send(int fd, int memory);
+gb_status_t gb_shm_receive(int fd, uint64_t deadline, int *memory);
+gb_status_t gb_shm_attach(gb_link_t *link, int memory, int side);
+
+/* For transports over a socket. */
+gb_status_t gb_plain_wait(gb_link_t *link, short events, uint64_t deadline, short *ready);
+int gb_plain_ready(gb_link_t *link);
+int gb_plain_may_spin(gb_link_t *link);
+void gb_plain_finish(gb_link_t *link);
+void gb_plain_wake(gb_link_t *link);
 
 #endif

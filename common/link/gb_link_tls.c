@@ -314,6 +314,11 @@ static const gb_link_ops_t tls_ops = {
     .unsent = tls_unsent,
     .try_recv = tls_try_recv,
     .pending = tls_pending,
+    .ready = gb_plain_ready,
+    .may_spin = gb_plain_may_spin,
+    .wait = gb_plain_wait,
+    .finish = gb_plain_finish,
+    .wake = gb_plain_wake,
     .release = tls_release,
 };
 

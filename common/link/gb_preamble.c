@@ -88,7 +88,7 @@ gb_status_t gb_preamble_verify(const uint8_t in[GB_PREAMBLE_SIZE], gb_service_t 
     else if (st == GB_OK && !proved)
         st = gb_fail(GB_ERR_UNAUTHORISED, "wrong key for lease %016llx",
                      (unsigned long long)w.lease);
-    else if (st == GB_OK && (w.security > GB_SECURITY_TLS || w.reserved))
+    else if (st == GB_OK && (w.security > GB_SECURITY_SHARED || w.reserved))
         st = gb_fail(GB_ERR_PROTOCOL, "preamble with security %u", w.security);
     else if (st == GB_OK && w.service != (uint16_t)service)
         st = gb_fail(GB_ERR_INVALID, "the client asks for service %u, this port is for service %u",
@@ -149,6 +149,8 @@ gb_status_t gb_preamble_accept(int fd, uint64_t deadline, gb_service_t service,
 
 gb_status_t gb_preamble_allowed(int fd, const gb_preamble_t *facts, int allow_plain)
 {
+    if (facts->security == GB_SECURITY_SHARED && !gb_socket_is_unix(fd))
+        return gb_fail(GB_ERR_UNSUPPORTED, "shared memory needs a Unix socket");
     if (facts->security == GB_SECURITY_TLS || allow_plain || gb_socket_is_unix(fd))
         return GB_OK;
     return gb_fail(GB_ERR_UNSUPPORTED, "plain TCP is refused: only --insecure allows it");

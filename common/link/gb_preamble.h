@@ -5,7 +5,7 @@
  *    0  magic "GABLELNK"
  *    8  u16 version       GB_PREAMBLE_VERSION
  *   10  u16 service       what is dialled: a session or a shard
- *   12  u32 security      GB_SECURITY_PLAIN or GB_SECURITY_TLS: what follows on the connection
+ *   12  u32 security      GB_SECURITY_*: what follows on the connection
  *   16  u64 lease
  *   24  u64 session       chosen by the dialling side, random
  *   32  u32 connection    number of the connection within the session, from 0
@@ -31,7 +31,11 @@
 enum { GB_PREAMBLE_SIZE = 88, GB_ANSWER_SIZE = 16, GB_NONCE_SIZE = 16, GB_PREAMBLE_VERSION = 1 };
 
 typedef enum { GB_SERVICE_SESSION = 1, GB_SERVICE_SHARD = 2 } gb_service_t;
-typedef enum { GB_SECURITY_PLAIN = 0, GB_SECURITY_TLS = 1 } gb_security_t;
+typedef enum {
+    GB_SECURITY_PLAIN = 0,
+    GB_SECURITY_TLS = 1,
+    GB_SECURITY_SHARED = 2, /* the memory of a link, over a Unix socket only */
+} gb_security_t;
 
 /* What a verified preamble says. */
 typedef struct {

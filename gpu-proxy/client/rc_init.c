@@ -1,12 +1,8 @@
 /* From cuInit to the end of the process. */
 #include <errno.h>
-#include <linux/futex.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
@@ -15,60 +11,6 @@
 #include "gpu-proxy/client/rc_config.h"
 
 rc_state_t rc = {.init_lock = PTHREAD_MUTEX_INITIALIZER, .memory_lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* ---- the progress thread: sends batches that nobody has sent ---- */
-
-static atomic_int armed; /* a batch is or will be there; also the futex it sleeps on */
-
-void rc_progress_arm(void)
-{
-    if (atomic_load_explicit(&armed, memory_order_relaxed) ||
-        atomic_exchange_explicit(&armed, 1, memory_order_acq_rel))
-        return;
-    syscall(SYS_futex, &armed, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
-static int anything_queued(void)
-{
-    for (int i = 0; i < rc.session_count; i++)
-        if (atomic_load(&rc.sessions[i]->used))
-            return 1;
-    return 0;
-}
-
-static void *progress(void *arg)
-{
-    (void)arg;
-    prctl(PR_SET_NAME, "gable-flush");
-    prctl(PR_SET_TIMERSLACK, 1000ul);
-    while (atomic_load(&rc.phase) != RC_OVER) {
-        if (!atomic_load(&armed)) {
-            syscall(SYS_futex, &armed, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
-            continue;
-        }
-        struct timespec nap = {0, RC_FLUSH_US * 1000};
-        nanosleep(&nap, NULL);
-        uint64_t now = gb_now_ns();
-        for (int i = 0; i < rc.session_count; i++)
-            rc_session_flush_old(rc.sessions[i], now - RC_FLUSH_US * 1000u / 2);
-        atomic_store(&armed, 0);
-        /* A frame that came meanwhile saw `armed` set and woke nobody. */
-        if (anything_queued())
-            atomic_store(&armed, 1);
-    }
-    return NULL;
-}
-
-static void start_progress(void)
-{
-    sigset_t all, before;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, progress, NULL) == 0)
-        pthread_detach(thread);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
 
 /* ---- fork and exit ---- */
 
@@ -304,7 +246,9 @@ CUresult cuInit(unsigned int Flags)
             if (!forks_watched)
                 pthread_atfork(NULL, NULL, in_child);
             forks_watched = 1;
-            start_progress();
+            if (rc_progress_start())
+                gb_log(GB_LOG_WARN, "queued calls leave with the next waiting one only: %s",
+                       gb_why());
             atomic_store_explicit(&rc.phase, RC_READY, memory_order_release);
         }
     } else {

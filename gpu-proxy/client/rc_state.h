@@ -248,7 +248,8 @@ static inline const void *rc_waiter_bytes(const rc_waiter_t *w)
     return w->more ? w->more : (const void *)w->small;
 }
 void rc_waiter_done(rc_waiter_t *waiter);
-/* Wakes the thread that flushes batches by time. */
+/* Starts the thread that flushes batches by time and notices lost peers (rc_progress.c); wakes it. */
+gb_status_t rc_progress_start(void);
 void rc_progress_arm(void);
 
 /* ---- start and end (rc_init.c, rc_config.c) ---- */

@@ -91,11 +91,10 @@ static int probe(const char *choice)
 
 /* ---- the watcher ---- */
 
-/* The watcher only ends the process, so it needs the two descriptors and nothing else. */
 static void *watch_main(void *arg)
 {
-    const int *client = arg;
-    struct pollfd p[2] = {{PX_BOOT_FD, POLLIN, 0}, {*client, POLLRDHUP, 0}};
+    gb_link_t *link = arg;
+    struct pollfd p[2] = {{PX_BOOT_FD, POLLIN, 0}, {gb_link_fd(link), POLLRDHUP, 0}};
     for (;;) {
         if (poll(p, 2, -1) < 0)
             continue;
@@ -105,6 +104,7 @@ static void *watch_main(void *arg)
             _exit(1);
         }
         if (p[1].revents) {
+            gb_link_peer_gone(link);
             /* The serving thread sees the end as well, after what was sent before it. */
             (void)poll(p, 1, GRACE_MS);
             gb_log(GB_LOG_INFO, "the client is gone: the session ends in the middle of its work");
@@ -114,15 +114,17 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-static gb_status_t start_watcher(const int *client)
+static gb_status_t start_watcher(gb_link_t *link)
 {
     pthread_t thread;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 128 * 1024);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    int error = pthread_create(&thread, &attributes, watch_main, (void *)(uintptr_t)client);
+    int error = pthread_create(&thread, &attributes, watch_main, link);
     pthread_attr_destroy(&attributes);
+    if (!error)
+        gb_link_set_watched(link);
     return error ? gb_fail_errno(GB_ERR_IO, error, "cannot start a thread") : GB_OK;
 }
 
@@ -138,7 +140,6 @@ static gb_status_t serve(const options_t *o)
 {
     static px_boot_t boot; /* wiped below; not on a stack that stays in use */
     static driver_t driver;
-    static int client;
     gb_link_t *link;
     int fd;
     gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd);
@@ -150,10 +151,9 @@ static gb_status_t serve(const options_t *o)
     if (st != GB_OK)
         return st;
     gb_link_set_silence(link, boot.timeout_ms);
-    client = gb_link_fd(link);
     st = px_tenant_cache(boot.tenant);
     if (st == GB_OK)
-        st = start_watcher(&client);
+        st = start_watcher(link);
     if (st == GB_OK)
         st = open_driver(o->driver, &driver);
     if (st != GB_OK)

@@ -24,7 +24,7 @@ static void check_preamble(const uint8_t *bytes, int repaired)
     gb_key_t key;
     if (gb_preamble_verify(bytes, GB_SERVICE_SESSION, lookup, NULL, &facts, &key) != GB_OK)
         return;
-    if (!repaired || facts.service != GB_SERVICE_SESSION || facts.security > GB_SECURITY_TLS)
+    if (!repaired || facts.service != GB_SERVICE_SESSION || facts.security > GB_SECURITY_SHARED)
         abort(); /* nobody guesses a proof, and what is accepted makes sense */
 }
 

@@ -26,6 +26,8 @@ static void facts_arrive(void **state)
         assert_int_equal(e.facts.connection, 3);
         assert_int_equal(gb_link_is_encrypted(e.client), line == LINE_TLS);
         assert_int_equal(gb_link_is_encrypted(e.server), line == LINE_TLS);
+        assert_int_equal(gb_link_is_shared(e.client), line == LINE_SHARED);
+        assert_int_equal(gb_link_is_shared(e.server), line == LINE_SHARED);
         ends_close(&e);
     }
 }
@@ -286,7 +288,7 @@ static void shutdown_wakes_a_receiver(void **state)
 static void waiting(void **state)
 {
     (void)state;
-    for (line_t line = 0; line < LINE_COUNT; line++) {
+    for (line_t line = 0; line < LINE_SHARED; line++) { /* memory: see test_link_shm */
         ends_t e = ends_open(line);
         int wake[2];
         int ready = 0;

@@ -20,7 +20,7 @@ uint64_t in_seconds(double seconds)
 
 const char *line_name(line_t line)
 {
-    static const char *const names[] = {"unix", "tcp", "tls"};
+    static const char *const names[] = {"unix", "tcp", "tls", "shared"};
     return names[line];
 }
 
@@ -39,7 +39,7 @@ gb_listener_t *listener_open(line_t line)
     gb_listener_t *listener = NULL;
     char text[GB_ENDPOINT_TEXT] = "127.0.0.1:0";
     char folder[] = "/tmp/gable-test-XXXXXX";
-    if (line == LINE_UNIX) {
+    if (line == LINE_UNIX || line == LINE_SHARED) {
         assert_non_null(mkdtemp(folder));
         snprintf(text, sizeof text, "unix:%s/s", folder);
     }
@@ -61,6 +61,7 @@ static void listener_discard(gb_listener_t *listener)
 typedef struct {
     gb_listener_t *listener;
     ends_t *ends;
+    gb_service_t service;
     gb_status_t status;
 } acceptor_t;
 
@@ -71,7 +72,7 @@ static void *accept_main(void *arg)
     char peer[GB_PEER_TEXT];
     a->status = gb_listener_accept(a->listener, in_seconds(10), &fd, peer);
     if (a->status == GB_OK)
-        a->status = gb_link_accept(fd, in_seconds(10), GB_SERVICE_SHARD, 1, test_lookup, NULL,
+        a->status = gb_link_accept(fd, in_seconds(10), a->service, 1, test_lookup, NULL,
                                    &a->ends->facts, &a->ends->server);
     return NULL;
 }
@@ -80,8 +81,10 @@ ends_t ends_open(line_t line)
 {
     ends_t ends = {0};
     pthread_t thread;
-    acceptor_t acceptor = {listener_open(line), &ends, GB_ERR_INTERNAL};
-    gb_credential_t credential = {.service = GB_SERVICE_SHARD,
+    /* Sessions on the same machine share memory, nobody else does. */
+    gb_service_t service = line == LINE_SHARED ? GB_SERVICE_SESSION : GB_SERVICE_SHARD;
+    acceptor_t acceptor = {listener_open(line), &ends, service, GB_ERR_INTERNAL};
+    gb_credential_t credential = {.service = service,
                                   .lease = TEST_LEASE,
                                   .key = test_key,
                                   .session = 77,

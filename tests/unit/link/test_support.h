@@ -7,7 +7,7 @@
 #include "common/link/gb_link.h"
 #include "common/link/gb_listener.h"
 
-typedef enum { LINE_UNIX, LINE_TCP, LINE_TLS, LINE_COUNT } line_t;
+typedef enum { LINE_UNIX, LINE_TCP, LINE_TLS, LINE_SHARED, LINE_COUNT } line_t;
 
 /* Both ends of a fresh connection of that kind, over 127.0.0.1 or a socket in a temporary folder. */
 typedef struct {

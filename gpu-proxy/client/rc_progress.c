@@ -1,0 +1,97 @@
+/* The progress thread: sends batches that nobody has sent, and notices peers that have died.
+ *
+ * It sleeps in poll() on its own event and on the ends of all sessions' sockets. Who queues the first
+ * frame of a batch wakes it, unless it is up already. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/core/gb_log.h"
+#include "gpu-proxy/client/rc_state.h"
+
+static atomic_int armed; /* a batch is or will be there */
+static int event = -1;
+
+void rc_progress_arm(void)
+{
+    uint64_t one = 1;
+    if (atomic_load_explicit(&armed, memory_order_relaxed) ||
+        atomic_exchange_explicit(&armed, 1, memory_order_acq_rel))
+        return;
+    ssize_t n = write(event, &one, sizeof(one));
+    (void)n; /* a full counter wakes as well */
+}
+
+static int anything_queued(void)
+{
+    for (int i = 0; i < rc.session_count; i++)
+        if (atomic_load(&rc.sessions[i]->used))
+            return 1;
+    return 0;
+}
+
+static void send_old_batches(void)
+{
+    struct timespec nap = {0, RC_FLUSH_US * 1000};
+    nanosleep(&nap, NULL);
+    uint64_t now = gb_now_ns();
+    for (int i = 0; i < rc.session_count; i++)
+        rc_session_flush_old(rc.sessions[i], now - RC_FLUSH_US * 1000u / 2);
+    atomic_store(&armed, 0);
+    /* A frame that came meanwhile saw `armed` set and woke nobody. */
+    if (anything_queued())
+        atomic_store(&armed, 1);
+}
+
+static void *progress(void *arg)
+{
+    struct pollfd fds[RC_SESSIONS + 1];
+    int count = rc.session_count;
+    (void)arg;
+    prctl(PR_SET_NAME, "gable-flush");
+    prctl(PR_SET_TIMERSLACK, 1000ul);
+    fds[0] = (struct pollfd){event, POLLIN, 0};
+    for (int i = 0; i < count; i++)
+        fds[i + 1] = (struct pollfd){gb_link_fd(rc.sessions[i]->link), POLLRDHUP, 0};
+    while (atomic_load(&rc.phase) != RC_OVER) {
+        uint64_t rings;
+        if (atomic_load(&armed)) {
+            send_old_batches();
+            continue;
+        }
+        if (poll(fds, (nfds_t)count + 1, -1) < 0)
+            continue; /* no signal comes here; whatever it is, look again */
+        if (fds[0].revents && read(event, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
+            return NULL;
+        for (int i = 0; i < count; i++)
+            if (fds[i + 1].revents) {
+                gb_link_peer_gone(rc.sessions[i]->link);
+                fds[i + 1].fd = -1;
+            }
+    }
+    return NULL;
+}
+
+gb_status_t rc_progress_start(void)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    if (event < 0)
+        event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event < 0)
+        return gb_fail_errno(GB_ERR_IO, errno, "eventfd");
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, NULL, progress, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error)
+        return gb_fail_errno(GB_ERR_IO, error, "cannot start a thread");
+    pthread_detach(thread);
+    for (int i = 0; i < rc.session_count; i++)
+        gb_link_set_watched(rc.sessions[i]->link);
+    return GB_OK;
+}
