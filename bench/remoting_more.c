@@ -86,8 +86,10 @@ static double opener_ms(const opener_t *o)
     return read(o->done, &ms, sizeof(ms)) == sizeof(ms) ? ms : NAN;
 }
 
+/* A byte, not the end of the pipe: later programs have copies of it. */
 static void opener_stop(opener_t *o)
 {
+    opener_go(o);
     close(o->go);
     close(o->done);
     waitpid(o->pid, NULL, 0);

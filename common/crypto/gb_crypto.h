@@ -22,6 +22,9 @@ gb_status_t gb_random(void *out, size_t size);
 /* HMAC-SHA256 of `size` bytes under `key`. GB_ERR_INTERNAL if libcrypto fails. */
 gb_status_t gb_hmac(const gb_key_t *key, const void *data, size_t size, uint8_t out[GB_MAC_SIZE]);
 
+/* Has libcrypto set itself up now (a millisecond or two), not at the first use. Thread-safe. */
+void gb_crypto_warm(void);
+
 /* HKDF-SHA256: a key that is bound to `salt` and `info` (both text); nobody who knows it learns the
  * master key or the key of another info. */
 gb_status_t gb_hkdf(const gb_key_t *master, const char *salt, const char *info, gb_key_t *out);

@@ -10,6 +10,7 @@
 #include "common/lease/gb_lease.h"
 #include "gpu-proxy/daemon/px_control.h"
 #include "gpu-proxy/daemon/px_daemon.h"
+#include "gpu-proxy/daemon/px_spares.h"
 
 typedef struct {
     const char *listen;
@@ -25,6 +26,7 @@ typedef struct {
     bool insecure;
     int64_t timeout_s;
     int64_t sessions;
+    int64_t spare;
     int64_t half_open;
     int64_t preamble_ms;
 } options_t;
@@ -56,6 +58,8 @@ static const gb_opt_t OPTIONS[] = {
     {"session-timeout", GB_OPT_INT, FIELD(timeout_s), "15", NULL, "SECONDS",
      "silence of a client after which its session ends"},
     {"sessions", GB_OPT_INT, FIELD(sessions), "256", NULL, "N", "sessions at a time"},
+    {"spare", GB_OPT_INT, FIELD(spare), "1", NULL, "N",
+     "sessions kept ready, so that a client does not wait for the driver to start"},
     {"half-open", GB_OPT_INT, FIELD(half_open), "64", NULL, "N",
      "connections at a time that have not proved their key yet"},
     {"preamble-timeout", GB_OPT_INT, FIELD(preamble_ms), "2000", NULL, "MS",
@@ -84,6 +88,8 @@ static gb_status_t check_options(options_t *o)
     gb_status_t st = check_range("session-timeout", o->timeout_s, 1, 86400);
     if (st == GB_OK)
         st = check_range("sessions", o->sessions, 1, 4096);
+    if (st == GB_OK)
+        st = check_range("spare", o->spare, 0, PX_SPARES_MAX);
     if (st == GB_OK)
         st = check_range("half-open", o->half_open, 1, 4096);
     if (st == GB_OK)
@@ -149,7 +155,8 @@ static gb_status_t serve(const options_t *o, px_grants_t *grants)
                                  .session_timeout_s = (uint32_t)o->timeout_s,
                                  .preamble_ms = (uint32_t)o->preamble_ms,
                                  .half_open_limit = (int)o->half_open,
-                                 .session_limit = (int)o->sessions};
+                                 .session_limit = (int)o->sessions,
+                                 .spare_sessions = (int)o->spare};
     gb_status_t st = grant_standing(o, grants, &config.anonymous);
     if (st == GB_OK)
         st = px_daemon_create(&config, grants, &daemon);

@@ -23,6 +23,7 @@
 #include "gpu-proxy/daemon/px_halfopen.h"
 #include "gpu-proxy/daemon/px_process.h"
 #include "gpu-proxy/daemon/px_sessions.h"
+#include "gpu-proxy/daemon/px_spares.h"
 #include "gpu-proxy/session/px_boot.h"
 
 enum {
@@ -41,6 +42,7 @@ struct px_daemon {
     gb_listener_t *listeners[2]; /* TCP and Unix; NULL if not wanted */
     px_halfopen_t *halfopen;
     px_sessions_t *sessions;
+    px_spares_t *spares;
     struct pollfd *fds;
     int signals;
     int wake;
@@ -121,6 +123,8 @@ gb_status_t px_daemon_create(const px_daemon_config_t *config, px_grants_t *gran
     if (st == GB_OK)
         st = px_halfopen_create(config->half_open_limit, config->preamble_ms, &d->halfopen);
     if (st == GB_OK)
+        st = px_spares_create(config->driver, config->spare_sessions, &d->spares);
+    if (st == GB_OK)
         st = open_listeners(d);
     if (st == GB_OK)
         st = px_process_probe(config->driver, PROBE_SECONDS, &d->inventory);
@@ -139,6 +143,7 @@ void px_daemon_destroy(px_daemon_t *d)
     gb_listener_close(d->listeners[1]);
     px_halfopen_destroy(d->halfopen);
     px_sessions_destroy(d->sessions);
+    px_spares_destroy(d->spares);
     if (d->signals >= 0)
         close(d->signals);
     if (d->wake >= 0)
@@ -171,7 +176,9 @@ static gb_status_t start_session(px_daemon_t *d, const px_arrival_t *arrival,
     px_boot_t boot;
     pid_t pid;
     int control;
-    gb_status_t st = px_process_session(d->config.driver, &pid, &control);
+    gb_status_t st = px_spares_take(d->spares, &pid, &control);
+    if (st != GB_OK)
+        st = px_process_session(d->config.driver, &pid, &control);
     if (st != GB_OK)
         return st;
     px_session_info_t info = {
@@ -292,6 +299,8 @@ static int next_timeout(px_daemon_t *d, int sessions)
     uint64_t expiry = px_grants_next_expiry(d->grants);
     if (d->accept_again > now && d->accept_again < due)
         due = d->accept_again;
+    if (px_spares_due(d->spares) < due)
+        due = px_spares_due(d->spares);
     if (sessions && now + REAP_MS * 1000000ull < due)
         due = now + REAP_MS * 1000000ull;
     if (expiry && sessions) {
@@ -330,6 +339,7 @@ static void run_round(px_daemon_t *d)
     if (px_sessions_reap(d->sessions) && d->changed)
         d->changed(d->changed_arg);
     serve_arrivals(d);
+    px_spares_fill(d->spares);
     for (int i = 0; i < 2; i++)
         if (accepting && d->listeners[i])
             accept_some(d, d->listeners[i]);

@@ -27,6 +27,7 @@ typedef struct {
     uint32_t preamble_ms;       /* time to bring the preamble */
     int half_open_limit;        /* connections that have not brought it */
     int session_limit;
+    int spare_sessions; /* kept ready */
 } px_daemon_config_t;
 
 /* Opens the listeners, probes the devices. Strings must live as long as the daemon. GB_ERR_INVALID: a

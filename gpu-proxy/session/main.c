@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
@@ -24,7 +25,7 @@
 #include "gpu-proxy/session/px_session.h"
 #include "gpu-proxy/session/px_tenant.h"
 
-enum { HANDSHAKE_SECONDS = 5, GRACE_MS = 1000 };
+enum { HANDSHAKE_SECONDS = 5, GRACE_MS = 1000, SETTLED_MS = 1000 };
 
 typedef struct {
     const char *driver;
@@ -95,9 +96,15 @@ static void *watch_main(void *arg)
 {
     gb_link_t *link = arg;
     struct pollfd p[2] = {{PX_BOOT_FD, POLLIN, 0}, {gb_link_fd(link), POLLRDHUP, 0}};
-    for (;;) {
-        if (poll(p, 2, -1) < 0)
+    for (int timeout = SETTLED_MS;;) {
+        int ready = poll(p, 2, timeout);
+        if (ready < 0)
             continue;
+        if (ready == 0) { /* the client has begun: there is time to tidy up */
+            timeout = -1;
+            px_tenant_bound();
+            continue;
+        }
         /* The daemon sends nothing after the boot message in this version: readable means EOF. */
         if (p[0].revents) {
             gb_log(GB_LOG_WARN, "gpu-proxy is gone: the session ends");
@@ -136,13 +143,35 @@ static void report_used(void *arg, uint64_t bytes)
     px_boot_report(PX_BOOT_FD, bytes);
 }
 
+/* Opens and initialises the driver: before a client is there, if this is a spare session. A driver that
+ * does not work is reported when the client comes. */
+static gb_status_t prepare(const char *choice, driver_t *driver)
+{
+    int count;
+    gb_status_t st = open_driver(choice, driver);
+    if (st != GB_OK)
+        return st;
+    /* Lazy loading may wait for a busy device in the middle of a queued launch. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    if (driver->table->cuInit(0) == CUDA_SUCCESS)
+        (void)driver->table->cuDeviceGetCount(&count);
+    gb_crypto_warm();
+    tzset(); /* of log lines */
+    if (strcmp(driver->kind, "nvidia"))
+        px_confine_calls();
+    return GB_OK;
+}
+
 static gb_status_t serve(const options_t *o)
 {
     static px_boot_t boot; /* wiped below; not on a stack that stays in use */
     static driver_t driver;
     gb_link_t *link;
     int fd;
+    gb_status_t prepared = prepare(o->driver, &driver);
     gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd);
+    if (st == GB_OK && prepared != GB_OK)
+        return prepared;
     if (st != GB_OK)
         return st;
     st = gb_link_adopt(fd, &boot.facts, &boot.key, gb_now_ns() + HANDSHAKE_SECONDS * 1000000000ull,
@@ -154,19 +183,17 @@ static gb_status_t serve(const options_t *o)
     st = px_tenant_cache(boot.tenant);
     if (st == GB_OK)
         st = start_watcher(link);
-    if (st == GB_OK)
-        st = open_driver(o->driver, &driver);
     if (st != GB_OK)
         return st;
-    if (strcmp(driver.kind, "nvidia"))
-        px_confine_calls();
     px_session_config_t config = {.driver = driver.table,
                                   .driver_name = driver.kind,
                                   .devices = boot.devices,
                                   .device_count = boot.device_count,
                                   .memory_quota = boot.memory_quota,
                                   .used = report_used};
-    return px_session_run(&config, link);
+    st = px_session_run(&config, link);
+    px_tenant_bound();
+    return st;
 }
 
 /* Whoever runs the client's code must not gain rights, nor outlive the daemon, nor see what the daemon

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,10 @@ static void bound(const char *base, const char *folder)
     close(at);
 }
 
+/* Kept for px_tenant_bound. */
+static char the_base[PATH_MAX - 64], the_folder[PATH_MAX];
+static atomic_flag bounded = ATOMIC_FLAG_INIT;
+
 gb_status_t px_tenant_cache(const char *tenant)
 {
     char base[PATH_MAX - 64], folder[PATH_MAX];
@@ -121,11 +126,19 @@ gb_status_t px_tenant_cache(const char *tenant)
     gb_status_t st = base_folder(base, sizeof base);
     if (st == GB_OK)
         st = folder_of(tenant, base, folder, sizeof folder);
-    if (st != GB_OK)
+    if (st != GB_OK) {
         gb_log(GB_LOG_WARN, "kernels are not cached: %s", gb_why());
-    else
-        bound(base, folder);
+    } else {
+        strcpy(the_base, base);
+        strcpy(the_folder, folder);
+    }
     if (setenv("GABLE_CPU_CACHE", st == GB_OK ? folder : "off", 1))
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     return GB_OK;
+}
+
+void px_tenant_bound(void)
+{
+    if (*the_folder && !atomic_flag_test_and_set(&bounded))
+        bound(the_base, the_folder);
 }

@@ -11,8 +11,12 @@
 
 enum { PX_TENANTS = 16 };
 
-/* Makes the tenant's folder and sets GABLE_CPU_CACHE to it; to be called before the driver is opened.
- * With "off" there, or where no folder can be made, nothing is cached. */
+/* Makes the tenant's folder and sets GABLE_CPU_CACHE to it; to be called before the driver compiles a
+ * kernel. With "off" there, or where no folder can be made, nothing is cached. */
 gb_status_t px_tenant_cache(const char *tenant);
+
+/* Removes what is too much, once. Reads the whole folder, so not while a client waits for its session.
+ * Any thread, after px_tenant_cache. */
+void px_tenant_bound(void);
 
 #endif

@@ -90,7 +90,8 @@ class Program:
 
 class Proxy(Program):
     def __init__(self, *options, env=None):
-        super().__init__([f"{BUILD}/bin/gpu-proxy", *options], env)
+        # without spares every child is somebody's session
+        super().__init__([f"{BUILD}/bin/gpu-proxy", "--spare", "0", *options], env)
         self.ready = dict(word.split("=", 1) for word in self.line(0, 60).split() if "=" in word)
 
     def sessions(self):

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True
 from proxy_support import BUILD, SLOW, check, main, wait_until
@@ -109,6 +110,34 @@ def the_session_is_confined(bench):
         check(b"key" not in f.read(), "no key among the arguments")
 
 
+def ticks(pid):
+    """CPU time of all threads, in clock ticks."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def spare_sessions(bench):
+    path = bench.path("p")
+    proxy = bench.proxy("--insecure", "--data-listen", "none", "--unix", path, "--driver", "cpu",
+                        "--spare", "2")
+    wait_until(lambda: len(proxy.sessions()) == 2, 5, "two spares")
+    spares = set(proxy.sessions())
+    client = bench.client(f"unix:{path}")
+    check(client.ask("init") == 0 and client.ask("copy") == 0, "a client of a spare")
+    wait_until(lambda: len(proxy.sessions()) == 3, 5, "the spare is replaced")
+    check(spares < set(proxy.sessions()), "the client got one that was there")
+    time.sleep(0.3)  # what the new one does to get ready
+    before = sum(ticks(pid) for pid in proxy.sessions())
+    time.sleep(1)
+    check(sum(ticks(pid) for pid in proxy.sessions()) - before <= 1,
+          "spares and idle sessions use no CPU")
+    check(client.end() == 0, "client")
+    wait_until(lambda: len(proxy.sessions()) == 2, 2, "the session is gone, the spares are not")
+    check(proxy.stop() == 0, "the proxy ends in good order")
+    check(not proxy.sessions(), "and takes the spares along")
+
+
 if __name__ == "__main__":
     main([unix_socket, tls_with_a_key, plain_tcp_is_for_insecure_only, over_a_wan, refusals,
-          an_idle_proxy_is_small, the_session_is_confined])
+          an_idle_proxy_is_small, the_session_is_confined, spare_sessions])

@@ -55,7 +55,8 @@ static void *proxy_main(void *arg)
                                  .session_timeout_s = 15,
                                  .preamble_ms = PREAMBLE_MS,
                                  .half_open_limit = 4,
-                                 .session_limit = 4};
+                                 .session_limit = 4,
+                                 .spare_sessions = 1};
     px_daemon_t *daemon = NULL;
     gb_status_t st = px_daemon_create(&config, p->grants, &daemon);
     pthread_mutex_lock(&p->lock);
