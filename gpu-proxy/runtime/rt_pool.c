@@ -84,6 +84,56 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t memPool)
     return rt_result(error ? error : (int)rt_cu->cuMemPoolDestroy(memPool));
 }
 
+/* ---- between processes ---- */
+
+cudaError_t cudaMemPoolExportToShareableHandle(void *shareableHandle, cudaMemPool_t memPool,
+                                               enum cudaMemAllocationHandleType handleType,
+                                               unsigned int flags)
+{
+    int error = rt_enter();
+    return rt_result(
+        error ? error
+              : (int)rt_cu->cuMemPoolExportToShareableHandle(
+                    shareableHandle, memPool, (CUmemAllocationHandleType)handleType, flags));
+}
+
+cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *shareableHandle,
+                                                 enum cudaMemAllocationHandleType handleType,
+                                                 unsigned int flags)
+{
+    int error = rt_enter();
+    return rt_result(
+        error ? error
+              : (int)rt_cu->cuMemPoolImportFromShareableHandle(
+                    memPool, shareableHandle, (CUmemAllocationHandleType)handleType, flags));
+}
+
+cudaError_t cudaMemPoolExportPointer(struct cudaMemPoolPtrExportData *exportData, void *ptr)
+{
+    int error = rt_enter();
+    return rt_result(
+        error ? error
+              : (int)rt_cu->cuMemPoolExportPointer((CUmemPoolPtrExportData *)(void *)exportData,
+                                                   (CUdeviceptr)(uintptr_t)ptr));
+}
+
+cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool,
+                                     struct cudaMemPoolPtrExportData *exportData)
+{
+    CUdeviceptr p;
+    int error = rt_enter();
+    if (!error && !ptr)
+        error = cudaErrorInvalidValue;
+    if (!error)
+        error = (int)rt_cu->cuMemPoolImportPointer(&p, memPool,
+                                                   (CUmemPoolPtrExportData *)(void *)exportData);
+    if (!error)
+        *ptr = (void *)(uintptr_t)p;
+    return rt_result(error);
+}
+
+/* ---- what pools keep and tell ---- */
+
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep)
 {
     int error = rt_enter();

@@ -298,6 +298,11 @@ struct cudaMemPoolProps {
     unsigned char reserved[54];
 };
 
+/* What one process tells another about memory of a pool. */
+struct cudaMemPoolPtrExportData {
+    unsigned char reserved[64];
+};
+
 typedef struct cudaLaunchConfig_st {
     dim3 gridDim;
     dim3 blockDim;

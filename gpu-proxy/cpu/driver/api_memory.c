@@ -87,6 +87,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     result = cpu_capture_unsafe();
     if (result)
         return result;
+    unsigned kinds = DEVICE_KINDS;
+    if (cpu_mempool_of(dptr))
+        kinds |= CPU_MEMORY_IMPORTED;
     if (!cpu_mempool_forget(dptr))
         return CUDA_ERROR_INVALID_VALUE; /* its stream frees it */
     settle(dptr);
@@ -94,7 +97,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (cpu_memory_find(dptr, &memory) && memory.kind == CPU_MEMORY_MANAGED &&
         memory.node.base == dptr)
         cpu_advice_forget(dptr, memory.node.size);
-    return cpu_memory_free(DEVICE_KINDS, dptr);
+    return cpu_memory_free(kinds, dptr);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -306,7 +309,7 @@ static CUresult check_properties(const CUmemAllocationProp *prop, cpu_device_t *
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
         prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    if (prop->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     return cpu_device_get(prop->location.id, device);
 }

@@ -30,7 +30,7 @@ static CUresult alloc(cpu_stream_t *stream, cpu_mempool_t *pool, size_t bytes, C
     CUresult result = not_captured(stream);
     if (!result && (!dptr || !bytes))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (!result && pool->device != stream->context->device->index)
+    if (!result && (pool->imported || pool->device != stream->context->device->index))
         result = CUDA_ERROR_INVALID_VALUE;
     if (!result)
         result = cpu_mempool_alloc(pool, stream->context, bytes, &base);
@@ -96,11 +96,12 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (poolProps->handleTypes)
+    if (poolProps->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = cpu_device_get(poolProps->location.id, &device);
     if (!result)
-        result = cpu_mempool_open(device->index, poolProps->maxSize, &made);
+        result =
+            cpu_mempool_open(device->index, poolProps->maxSize, poolProps->handleTypes != 0, &made);
     if (result)
         return result;
     *pool = (CUmemoryPool)(uintptr_t)made->object.handle;

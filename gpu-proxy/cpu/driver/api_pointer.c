@@ -4,8 +4,26 @@
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_mempool.h"
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
+#include "gpu-proxy/cpu/driver/cpu_vmm.h"
 
 enum { HOST_KINDS = CPU_MEMORY_HOST | CPU_MEMORY_REGISTERED };
+
+/* How the memory can be exported to other processes, besides cuIpcGetMemHandle. */
+static unsigned long long handle_types(const cpu_memory_t *memory)
+{
+    cpu_physical_t *physical;
+    cpu_mempool_t *pool;
+    unsigned long long types = CU_MEM_HANDLE_TYPE_NONE;
+    if (memory->kind == CPU_MEMORY_VIRTUAL && !cpu_vmm_at(memory->node.base, &physical)) {
+        types = physical->properties.requestedHandleTypes;
+        cpu_object_put(&physical->object);
+    } else if (!cpu_mempool_get((CUmemoryPool)(uintptr_t)cpu_mempool_of(memory->node.base),
+                                &pool)) {
+        types = pool->fd >= 0 ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
+        cpu_object_put(&pool->object);
+    }
+    return types;
+}
 
 /* One attribute of known memory. CUDA_ERROR_INVALID_VALUE: this memory does not have it. */
 static CUresult get(const cpu_memory_t *memory, CUpointer_attribute attribute, CUdeviceptr ptr,
@@ -56,12 +74,14 @@ static CUresult get(const cpu_memory_t *memory, CUpointer_attribute attribute, C
         *(int *)data = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(int *)data = memory->kind == CPU_MEMORY_DEVICE && !cpu_mempool_of(memory->node.base);
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *(int *)data = 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
+        *(unsigned long long *)data = handle_types(memory);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = (CUmemoryPool)(uintptr_t)cpu_mempool_of(memory->node.base);

@@ -194,10 +194,9 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
         return result;
     if (!phEvent || (Flags & ~7u))
         return CUDA_ERROR_INVALID_VALUE;
-    if (Flags & CU_EVENT_INTERPROCESS)
-        return Flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED
-                                               : CUDA_ERROR_INVALID_VALUE;
-    result = cpu_event_open(context, Flags, &event);
+    if ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING))
+        return CUDA_ERROR_INVALID_VALUE;
+    result = cpu_event_open(context, Flags, NULL, &event);
     if (result)
         return result;
     uint64_t handle = cpu_handle_add(&event->object);
@@ -268,7 +267,6 @@ CUresult cuEventQuery(CUevent hEvent)
 CUresult cuEventSynchronize(CUevent hEvent)
 {
     cpu_event_t *event;
-    cpu_point_t point;
     CUresult result = enter_event(hEvent, &event);
     if (result)
         return result;
@@ -276,10 +274,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
         cpu_object_put(&event->object);
         return CUDA_ERROR_CAPTURED_EVENT;
     }
-    if (cpu_event_point(event, &point)) {
-        cpu_sched_wait(point.stream, point.seq);
-        cpu_object_put(&point.stream->object);
-    }
+    cpu_event_wait(event);
     cpu_console_flush(&event->context->console);
     result = cpu_context_state(event->context);
     cpu_object_put(&event->object);

@@ -3,6 +3,7 @@
 #define CPU_EVENT_H
 
 #include "gpu-proxy/cpu/driver/cpu_context.h"
+#include "gpu-proxy/cpu/driver/cpu_ipc_event.h"
 
 typedef struct cpu_event {
     cpu_object_t object;
@@ -14,10 +15,14 @@ typedef struct cpu_event {
     _Atomic(cpu_captured_t *) captured; /* last recorded in a captured stream: cpu_capture.h's */
     _Atomic uint64_t serial;            /* of the last record */
     _Atomic uint64_t time_ns;           /* of the last record that is complete; monotonic clock */
+    cpu_ipc_event_t *shared;            /* with CU_EVENT_INTERPROCESS: what other processes see */
+    uint64_t shared_record;             /* under the lock: number of the last record of our own */
 } cpu_event_t;
 
-/* A new event; the caller has the only reference. */
-CUresult cpu_event_open(cpu_context_t *context, unsigned flags, cpu_event_t **event);
+/* A new event; the caller has the only reference. `shared`: of an event of another process, which the
+ * event takes over, also on an error; NULL: none. */
+CUresult cpu_event_open(cpu_context_t *context, unsigned flags, cpu_ipc_event_t *shared,
+                        cpu_event_t **event);
 
 /* Drops what an event keeps of a capture; NULL is allowed. Of cpu_capture.c. */
 void cpu_captured_free(cpu_captured_t *captured);
@@ -39,6 +44,9 @@ CUresult cpu_event_join(cpu_stream_t *stream, const cpu_point_t *points, uint32_
 
 /* Makes the stream wait for the last record. Events never recorded count as complete. */
 CUresult cpu_event_wait_in(cpu_event_t *event, cpu_stream_t *stream);
+
+/* Returns when the last record is complete. */
+void cpu_event_wait(cpu_event_t *event);
 
 /* CUDA_SUCCESS when the last record is complete, else CUDA_ERROR_NOT_READY. */
 CUresult cpu_event_query(cpu_event_t *event);

@@ -158,6 +158,28 @@ static window_t *window_of(cpu_memory_kind_t kind, int device)
     return &memory.windows[kind == CPU_MEMORY_HOST ? memory.devices : device];
 }
 
+/* What a piece takes of its window. */
+typedef struct {
+    uint64_t size, align;
+} room_t;
+
+/* Pieces can move into files one by one, so none shares blocks of the heap with others if it is large,
+ * and none that is small lies on two. Managed memory never shares any: the host may write to it at any
+ * time. Large pieces begin on a huge page, host memory on a page. */
+static room_t room_of(cpu_memory_kind_t kind, uint64_t size)
+{
+    uint64_t align = CPU_HEAP_ALIGN;
+    if (kind == CPU_MEMORY_HOST)
+        return (room_t){size, size >= WINDOW_ALIGN ? WINDOW_ALIGN : 4096};
+    if (size >= CPU_HEAP_BLOCK || kind == CPU_MEMORY_MANAGED) {
+        size = round_up(size, CPU_HEAP_BLOCK);
+        return (room_t){size, size >= WINDOW_ALIGN ? WINDOW_ALIGN : CPU_HEAP_BLOCK};
+    }
+    while (align < size)
+        align *= 2;
+    return (room_t){size, align};
+}
+
 /* Enters an entry into the map. */
 static CUresult enter(cpu_memory_t *entry)
 {
@@ -192,12 +214,9 @@ CUresult cpu_memory_alloc(cpu_memory_kind_t kind, int device, cpu_context_t *con
     if (!entry)
         goto err_uncharge;
     window_t *window = window_of(kind, device);
-    /* Large pieces begin on a huge page, host memory on a page. */
-    uint64_t align = size >= WINDOW_ALIGN ? WINDOW_ALIGN : CPU_HEAP_ALIGN;
-    if (kind == CPU_MEMORY_HOST && align < 4096)
-        align = 4096;
+    room_t room = room_of(kind, size);
     pthread_mutex_lock(&window->lock);
-    gb_status_t status = cpu_heap_take(&window->heap, size, align, &at);
+    gb_status_t status = cpu_heap_take(&window->heap, room.size, room.align, &at);
     pthread_mutex_unlock(&window->lock);
     if (status != GB_OK)
         goto err_entry;
@@ -237,16 +256,33 @@ static cpu_memory_t *leave(unsigned kinds, uint64_t base)
     return entry;
 }
 
+static void give_room(const cpu_memory_t *entry, uint64_t base, uint64_t size)
+{
+    window_t *window = window_of(entry->kind, entry->device);
+    pthread_mutex_lock(&window->lock);
+    cpu_heap_give(&window->heap, base, size);
+    pthread_mutex_unlock(&window->lock);
+}
+
+/* The blocks that the entry's pages are in. */
+static void blocks_of(const cpu_memory_t *entry, uint64_t *base, uint64_t *bytes)
+{
+    uint64_t end = round_up(entry->node.base + entry->node.size, CPU_HEAP_BLOCK);
+    *base = entry->node.base & ~(uint64_t)(CPU_HEAP_BLOCK - 1);
+    *bytes = end - *base;
+}
+
 static void give_back(cpu_memory_t *entry)
 {
+    uint64_t base, bytes;
     if (entry->kind & (CPU_MEMORY_DEVICE | CPU_MEMORY_MANAGED | CPU_MEMORY_GLOBAL |
                        CPU_MEMORY_HOST | CPU_MEMORY_ARRAY)) {
-        window_t *window = window_of(entry->kind, entry->device);
-        pthread_mutex_lock(&window->lock);
-        cpu_heap_give(&window->heap, entry->node.base, entry->node.size);
-        pthread_mutex_unlock(&window->lock);
+        give_room(entry, entry->node.base, room_of(entry->kind, entry->node.size).size);
         if (entry->kind != CPU_MEMORY_HOST)
             cpu_memory_uncharge(entry->device, entry->node.size);
+    } else if (entry->kind == CPU_MEMORY_IMPORTED) {
+        blocks_of(entry, &base, &bytes);
+        give_room(entry, base, bytes);
     }
     free(entry);
 }
@@ -284,6 +320,66 @@ CUresult cpu_memory_add(cpu_memory_kind_t kind, int device, cpu_context_t *conte
 CUresult cpu_memory_remove(unsigned kinds, uint64_t base)
 {
     return cpu_memory_free(kinds, base);
+}
+
+/* ---- memory of several processes ---- */
+
+/* With the window's lock held, so that nothing on these blocks is freed meanwhile. */
+static CUresult share(const cpu_memory_t *entry, cpu_segment_t *segment)
+{
+    cpu_memory_t now;
+    uint64_t base, bytes;
+    if (!cpu_memory_find(entry->node.base, &now) || now.id != entry->id)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (cpu_shared_find(entry->node.base, segment))
+        return segment->imported ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    blocks_of(entry, &base, &bytes);
+    return cpu_shared_move(base, bytes, segment);
+}
+
+CUresult cpu_memory_share(uint64_t address, cpu_memory_t *entry, cpu_segment_t *segment)
+{
+    if (!cpu_memory_find(address, entry) || entry->kind != CPU_MEMORY_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    window_t *window = window_of(entry->kind, entry->device);
+    pthread_mutex_lock(&window->lock);
+    CUresult result = share(entry, segment);
+    pthread_mutex_unlock(&window->lock);
+    return result;
+}
+
+CUresult cpu_memory_import(int device, cpu_context_t *context, int fd, const cpu_file_t *file,
+                           uint64_t offset, uint64_t bytes, uint64_t *base)
+{
+    uint64_t size = round_up(bytes, CPU_MEMORY_GRAIN), at;
+    if (bytes == 0 || size < bytes || offset >= CPU_HEAP_BLOCK || offset % CPU_MEMORY_GRAIN ||
+        size > memory.arena_bytes || round_up(offset + size, CPU_HEAP_BLOCK) != file->bytes)
+        return CUDA_ERROR_INVALID_HANDLE;
+    cpu_memory_t *entry = calloc(1, sizeof(*entry));
+    if (!entry)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    window_t *window = window_of(CPU_MEMORY_IMPORTED, device);
+    uint64_t align = file->bytes >= WINDOW_ALIGN ? WINDOW_ALIGN : CPU_HEAP_BLOCK;
+    pthread_mutex_lock(&window->lock);
+    CUresult result = cpu_heap_take(&window->heap, file->bytes, align, &at) == GB_OK
+                          ? CUDA_SUCCESS
+                          : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!result && (result = cpu_shared_map(fd, file, at)) != CUDA_SUCCESS)
+        cpu_heap_give(&window->heap, at, file->bytes);
+    pthread_mutex_unlock(&window->lock);
+    if (result) {
+        free(entry);
+        return result;
+    }
+    entry->node.base = at + offset;
+    entry->node.size = size;
+    entry->kind = CPU_MEMORY_IMPORTED;
+    entry->device = device;
+    entry->context = context;
+    entry->asked = bytes;
+    (void)enter(entry); /* the window's own addresses cannot overlap */
+    *base = at + offset;
+    return CUDA_SUCCESS;
 }
 
 bool cpu_memory_find(uint64_t address, cpu_memory_t *out)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "common/cuda/gb_cuda.h"
+#include "gpu-proxy/cpu/driver/cpu_shared.h"
 #include "gpu-proxy/cpu/driver/cpu_tree.h"
 #include "gpu-proxy/cpu/jit/cpu_code.h"
 
@@ -25,8 +26,9 @@ typedef enum {
     CPU_MEMORY_HOST = 8,        /* cuMemHostAlloc */
     CPU_MEMORY_REGISTERED = 16, /* cuMemHostRegister */
     CPU_MEMORY_VIRTUAL = 32,    /* mapped by cuMemMap */
-    CPU_MEMORY_ANY = 63,
-    CPU_MEMORY_ARRAY = 64, /* texels: programs have no address of it, the array frees it */
+    CPU_MEMORY_ARRAY = 64,      /* texels: programs have no address of it, the array frees it */
+    CPU_MEMORY_IMPORTED = 128,  /* another process's */
+    CPU_MEMORY_ANY = 63 | 128,
 } cpu_memory_kind_t;
 
 typedef struct {
@@ -62,6 +64,15 @@ CUresult cpu_memory_free(unsigned kinds, uint64_t base);
 CUresult cpu_memory_add(cpu_memory_kind_t kind, int device, cpu_context_t *context, uint64_t base,
                         uint64_t bytes, unsigned flags);
 CUresult cpu_memory_remove(unsigned kinds, uint64_t base);
+
+/* The device memory (CPU_MEMORY_DEVICE) that the address lies in moves into a file, if it does not lie in
+ * one yet. Kernels that use it go on. CUDA_ERROR_INVALID_VALUE, _OUT_OF_MEMORY. */
+CUresult cpu_memory_share(uint64_t address, cpu_memory_t *memory, cpu_segment_t *segment);
+
+/* Maps memory of another process, `bytes` at `offset` of its file, as CPU_MEMORY_IMPORTED, which
+ * cpu_memory_free unmaps. CUDA_ERROR_INVALID_HANDLE: the file cannot be of a device's memory. */
+CUresult cpu_memory_import(int device, cpu_context_t *context, int fd, const cpu_file_t *file,
+                           uint64_t offset, uint64_t bytes, uint64_t *base);
 
 /* Copies the entry that contains the address. */
 bool cpu_memory_find(uint64_t address, cpu_memory_t *out);

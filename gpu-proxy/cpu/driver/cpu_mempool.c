@@ -1,6 +1,10 @@
 #include "gpu-proxy/cpu/driver/cpu_mempool.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "gpu-proxy/cpu/driver/cpu_cells.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
@@ -21,7 +25,10 @@ static struct {
 
 static void destroy(cpu_object_t *object)
 {
-    free(object);
+    cpu_mempool_t *pool = (cpu_mempool_t *)object;
+    if (pool->fd >= 0)
+        close(pool->fd);
+    free(pool);
 }
 
 CUresult cpu_mempool_get(CUmemoryPool handle, cpu_mempool_t **pool)
@@ -30,16 +37,40 @@ CUresult cpu_mempool_get(CUmemoryPool handle, cpu_mempool_t **pool)
     return *pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cpu_mempool_open(int device, uint64_t most, cpu_mempool_t **pool)
+enum { CARD_BYTES = 4096, CARD_MAGIC = 0x314c5047 }; /* "GPL1" */
+
+/* What names a pool: the contents of a file. */
+typedef struct {
+    uint32_t magic;
+    uint32_t reserved;
+    uint64_t most;
+    uint8_t name[16];
+    CUuuid device;
+} card_t;
+
+/* A name that no other pool on this machine has, and the file that says it. */
+static bool name_pool(cpu_mempool_t *pool)
+{
+    card_t card = {.magic = CARD_MAGIC, .most = pool->most};
+    card.device = cpu_driver()->devices[pool->device].uuid;
+    if (getrandom(pool->name, sizeof(pool->name), 0) != (ssize_t)sizeof(pool->name))
+        return false;
+    memcpy(card.name, pool->name, sizeof(card.name));
+    pool->fd = cpu_shared_file("gable-pool", CARD_BYTES);
+    return pool->fd >= 0 && pwrite(pool->fd, &card, sizeof(card), 0) == (ssize_t)sizeof(card);
+}
+
+CUresult cpu_mempool_open(int device, uint64_t most, bool exported, cpu_mempool_t **pool)
 {
     cpu_mempool_t *made = calloc(1, sizeof(*made));
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
     cpu_object_init(&made->object, CPU_KIND_MEMPOOL, destroy);
+    made->fd = -1;
     made->device = device;
     made->most = most;
     made->reuse[0] = made->reuse[1] = made->reuse[2] = 1;
-    if (!cpu_handle_add(&made->object)) {
+    if ((exported && !name_pool(made)) || !cpu_handle_add(&made->object)) {
         cpu_object_put(&made->object);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -52,7 +83,7 @@ static CUresult find_default(int device, cpu_mempool_t **pool)
 {
     CUresult result = CUDA_SUCCESS;
     if (!pools.of_device[device])
-        result = cpu_mempool_open(device, 0, &pools.of_device[device]);
+        result = cpu_mempool_open(device, 0, false, &pools.of_device[device]);
     if (result)
         return result;
     *pool = pools.of_device[device];
@@ -176,6 +207,82 @@ CUresult cpu_mempool_alloc(cpu_mempool_t *pool, cpu_context_t *context, uint64_t
     return CUDA_SUCCESS;
 }
 
+/* ---- other processes ---- */
+
+CUresult cpu_mempool_export(const cpu_mempool_t *pool, int *fd)
+{
+    if (pool->fd < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    int copy = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *fd = copy;
+    return CUDA_SUCCESS;
+}
+
+CUresult cpu_mempool_import(int fd, cpu_mempool_t **pool)
+{
+    card_t card;
+    const cpu_driver_t *driver = cpu_driver();
+    if (!cpu_shared_sound(fd, CARD_BYTES) ||
+        pread(fd, &card, sizeof(card), 0) != (ssize_t)sizeof(card) || card.magic != CARD_MAGIC)
+        return CUDA_ERROR_INVALID_VALUE;
+    int device = 0;
+    while (device < driver->device_count &&
+           memcmp(&driver->devices[device].uuid, &card.device, sizeof(card.device)) != 0)
+        device++;
+    if (device == driver->device_count)
+        return CUDA_ERROR_INVALID_DEVICE;
+    CUresult result = cpu_mempool_open(device, card.most, false, pool);
+    if (result)
+        return result;
+    (*pool)->imported = true;
+    memcpy((*pool)->name, card.name, sizeof(card.name));
+    return CUDA_SUCCESS;
+}
+
+CUresult cpu_mempool_export_pointer(uint64_t base, cpu_ipc_handle_t *handle)
+{
+    uint8_t name[16];
+    pthread_mutex_lock(&pools.lock);
+    const piece_t *piece = (const piece_t *)cpu_tree_find(&pools.pieces, base);
+    bool good = piece && !piece->freeing && piece->pool->fd >= 0;
+    if (good)
+        memcpy(name, piece->pool->name, sizeof(name));
+    pthread_mutex_unlock(&pools.lock);
+    if (!good)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cpu_ipc_export(base, CPU_IPC_POOL_POINTER, handle);
+    if (!result)
+        memcpy(handle->owner, name, sizeof(handle->owner));
+    return result;
+}
+
+CUresult cpu_mempool_import_pointer(cpu_mempool_t *pool, cpu_context_t *context,
+                                    const cpu_ipc_handle_t *handle, uint64_t *base)
+{
+    if (!pool->imported || memcmp(pool->name, handle->owner, sizeof(pool->name)) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    piece_t *piece = calloc(1, sizeof(*piece));
+    if (!piece)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cpu_ipc_import(context, pool->device, handle, base);
+    if (result) {
+        free(piece);
+        return result;
+    }
+    piece->node.base = *base;
+    piece->node.size = (handle->bytes + CPU_MEMORY_GRAIN - 1) & ~(uint64_t)(CPU_MEMORY_GRAIN - 1);
+    piece->pool = pool;
+    piece->context = context;
+    cpu_object_ref(&pool->object);
+    pthread_mutex_lock(&pools.lock);
+    cpu_tree_insert(&pools.pieces, &piece->node);
+    count(pool, piece->node.size);
+    pthread_mutex_unlock(&pools.lock);
+    return CUDA_SUCCESS;
+}
+
 /* With the lock held. */
 static piece_t *piece_at(uint64_t base)
 {
@@ -246,7 +353,7 @@ static void free_claimed(uint64_t base)
         drop_piece(piece);
     pthread_mutex_unlock(&pools.lock);
     if (mine)
-        cpu_memory_free(CPU_MEMORY_DEVICE, base);
+        cpu_memory_free(CPU_MEMORY_DEVICE | CPU_MEMORY_IMPORTED, base);
 }
 
 /* Also when the stream was cancelled. */

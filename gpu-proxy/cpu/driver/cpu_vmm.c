@@ -1,10 +1,15 @@
 #include "gpu-proxy/cpu/driver/cpu_vmm.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "gpu-proxy/cpu/driver/cpu_driver.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
+#include "gpu-proxy/cpu/driver/cpu_shared.h"
 #include "gpu-proxy/cpu/driver/cpu_tree.h"
 
 typedef struct {
@@ -99,8 +104,107 @@ static void destroy(cpu_object_t *object)
     cpu_physical_t *physical = (cpu_physical_t *)object;
     if (physical->at)
         munmap((void *)physical->at, physical->bytes);
-    cpu_memory_uncharge(physical->device, physical->bytes);
+    if (physical->fd >= 0)
+        close(physical->fd);
+    if (!physical->imported)
+        cpu_memory_uncharge(physical->device, physical->bytes);
     free(physical);
+}
+
+/* ---- files ---- */
+
+enum { MAGIC = 0x314d5647, TAIL_BYTES = 4096 }; /* "GVM1" */
+
+/* Behind the memory. */
+typedef struct {
+    uint32_t magic;
+    uint32_t reserved;
+    uint64_t bytes;
+    CUuuid device;
+} tail_t;
+
+static int make_file(int device, uint64_t bytes)
+{
+    tail_t tail = {MAGIC, 0, bytes, cpu_driver()->devices[device].uuid};
+    int fd = cpu_shared_file("gable-memory", bytes + TAIL_BYTES);
+    if (fd >= 0 && pwrite(fd, &tail, sizeof(tail), (off_t)bytes) != (ssize_t)sizeof(tail)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static int device_called(const CUuuid *uuid)
+{
+    const cpu_driver_t *driver = cpu_driver();
+    for (int i = 0; i < driver->device_count; i++)
+        if (memcmp(&driver->devices[i].uuid, uuid, sizeof(*uuid)) == 0)
+            return i;
+    return -1;
+}
+
+static CUresult read_tail(int fd, tail_t *tail)
+{
+    off_t size = lseek(fd, 0, SEEK_END);
+    if (size <= TAIL_BYTES || !cpu_shared_sound(fd, (uint64_t)size) ||
+        pread(fd, tail, sizeof(*tail), size - TAIL_BYTES) != (ssize_t)sizeof(*tail) ||
+        tail->magic != MAGIC || tail->bytes != (uint64_t)(size - TAIL_BYTES) ||
+        !aligned(tail->bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cpu_vmm_export(cpu_physical_t *physical, int *fd)
+{
+    if (physical->fd < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    int copy = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *fd = copy;
+    return CUDA_SUCCESS;
+}
+
+/* Takes over the file descriptor, also on an error. */
+static CUresult enter_physical(const CUmemAllocationProp *properties, int device, uint64_t bytes,
+                               int fd, bool imported, CUmemGenericAllocationHandle *handle)
+{
+    cpu_physical_t *physical = calloc(1, sizeof(*physical));
+    if (!physical) {
+        if (fd >= 0)
+            close(fd);
+        if (!imported)
+            cpu_memory_uncharge(device, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    cpu_object_init(&physical->object, CPU_KIND_PHYSICAL, destroy);
+    physical->device = device;
+    physical->bytes = bytes;
+    physical->fd = fd;
+    physical->imported = imported;
+    physical->properties = *properties;
+    CUresult result = cpu_vmm_retain(physical, handle);
+    cpu_object_put(&physical->object); /* the table holds it */
+    return result;
+}
+
+CUresult cpu_vmm_import(int fd, CUmemGenericAllocationHandle *handle)
+{
+    tail_t tail;
+    CUresult result = read_tail(fd, &tail);
+    if (result)
+        return result;
+    int device = device_called(&tail.device);
+    if (device < 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    return enter_physical(&properties, device, tail.bytes, copy, true, handle);
 }
 
 CUresult cpu_vmm_create(const CUmemAllocationProp *properties, int device, uint64_t bytes,
@@ -110,18 +214,15 @@ CUresult cpu_vmm_create(const CUmemAllocationProp *properties, int device, uint6
         return CUDA_ERROR_INVALID_VALUE;
     if (cpu_memory_charge(device, bytes) != CUDA_SUCCESS)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    cpu_physical_t *physical = calloc(1, sizeof(*physical));
-    if (!physical) {
-        cpu_memory_uncharge(device, bytes);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    int fd = -1;
+    if (properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        fd = make_file(device, bytes);
+        if (fd < 0) {
+            cpu_memory_uncharge(device, bytes);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
-    cpu_object_init(&physical->object, CPU_KIND_PHYSICAL, destroy);
-    physical->device = device;
-    physical->bytes = bytes;
-    physical->properties = *properties;
-    CUresult result = cpu_vmm_retain(physical, handle);
-    cpu_object_put(&physical->object); /* the table holds it */
-    return result;
+    return enter_physical(properties, device, bytes, fd, false, handle);
 }
 
 CUresult cpu_vmm_retain(cpu_physical_t *physical, CUmemGenericAllocationHandle *handle)
@@ -177,6 +278,9 @@ CUresult cpu_vmm_at(uint64_t address, cpu_physical_t **physical)
 static bool move_pages(cpu_physical_t *physical, uint64_t base)
 {
     void *to = (void *)base;
+    if (physical->fd >= 0)
+        return mmap(to, physical->bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd, 0) !=
+               MAP_FAILED;
     if (!physical->at)
         to = mmap(to, physical->bytes, PROT_NONE, reserve_flags | MAP_FIXED, -1, 0);
     else
@@ -206,7 +310,8 @@ static CUresult map(uint64_t base, cpu_physical_t *physical, mapping_t *mapping)
         (void)cpu_memory_remove(CPU_MEMORY_VIRTUAL, base);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    physical->mapped = base;
+    if (physical->fd < 0)
+        physical->mapped = base;
     cpu_object_ref(&physical->object);
     mapping->physical = physical;
     mapping->node.base = base;
@@ -246,9 +351,13 @@ static bool filled(uint64_t base, uint64_t bytes)
 }
 
 /* Parks the pages of physical memory that has a handle still, and leaves a hole that is reserved. */
-static void park(cpu_physical_t *physical)
+static void park(cpu_physical_t *physical, uint64_t base)
 {
-    uint64_t base = physical->mapped, bytes = physical->bytes;
+    uint64_t bytes = physical->bytes;
+    if (physical->fd >= 0) {
+        mmap((void *)base, bytes, PROT_NONE, reserve_flags | MAP_FIXED, -1, 0);
+        return;
+    }
     mprotect((void *)base, bytes, PROT_NONE);
     physical->mapped = 0;
     void *away = physical->holds
@@ -267,8 +376,8 @@ CUresult cpu_vmm_unmap(uint64_t base, uint64_t bytes)
         mapping_t *mapping = (mapping_t *)cpu_tree_find(&vmm.mappings, at);
         cpu_tree_remove(&vmm.mappings, &mapping->node);
         (void)cpu_memory_remove(CPU_MEMORY_VIRTUAL, at);
+        park(mapping->physical, at);
         at += mapping->node.size;
-        park(mapping->physical);
         cpu_object_put(&mapping->physical->object);
         free(mapping);
     }

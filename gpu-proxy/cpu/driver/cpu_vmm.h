@@ -2,7 +2,9 @@
  * other. Thread-safe.
  *
  * Physical memory is private anonymous memory that moves: it lies where it is mapped, and is parked
- * elsewhere while it is not. A handle is therefore mapped at one place at a time. */
+ * elsewhere while it is not. A handle is therefore mapped at one place at a time. Memory that is made
+ * to be exported (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) lies in a file instead, which any number of
+ * places and processes may map. The file has one page more than the memory, which says what it is. */
 #ifndef CPU_VMM_H
 #define CPU_VMM_H
 
@@ -19,7 +21,9 @@ typedef struct {
     int device;
     uint64_t bytes;
     uint64_t at;     /* where its pages are: mapped or parked; 0: it has none yet */
-    uint64_t mapped; /* address where it is mapped; 0: nowhere */
+    uint64_t mapped; /* address where it is mapped; 0: nowhere. Not of a file */
+    bool imported;   /* another process has made it, and pays for it */
+    int fd;          /* -1: it is not in a file */
     unsigned holds;  /* calls that made or retained the handle, less releases */
     CUmemAllocationProp properties;
 } cpu_physical_t;
@@ -34,6 +38,14 @@ CUresult cpu_vmm_release(CUmemGenericAllocationHandle handle);
 
 /* A handle for physical memory that somebody has a reference to; it wants a release of its own. */
 CUresult cpu_vmm_retain(cpu_physical_t *physical, CUmemGenericAllocationHandle *handle);
+
+/* A file descriptor of the caller's. CUDA_ERROR_INVALID_VALUE: the memory was not made for that. */
+CUresult cpu_vmm_export(cpu_physical_t *physical, int *fd);
+
+/* Memory of a file descriptor that cpu_vmm_export has made, here or in another process. The descriptor
+ * stays the caller's. CUDA_ERROR_INVALID_VALUE; CUDA_ERROR_INVALID_DEVICE: this process does not see
+ * its device. */
+CUresult cpu_vmm_import(int fd, CUmemGenericAllocationHandle *handle);
 
 /* With a reference. CUDA_ERROR_INVALID_VALUE. */
 CUresult cpu_vmm_get(CUmemGenericAllocationHandle handle, cpu_physical_t **physical);
