@@ -4,6 +4,7 @@
 
 #include "common/cuda/gb_cuda_error.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_pool.h"
 
 CUresult rc_begin(rc_call_t *call)
 {
@@ -148,6 +149,17 @@ static const rc_object_t *context_of(const rc_call_t *call)
     return call->owner;
 }
 
+/* What a record tells later: that there was one, and which memory was freed before it. */
+static void note_record(const rc_call_t *call)
+{
+    rc_object_t *event = call->event;
+    uint64_t stream = (uint64_t)(uintptr_t)call->stream;
+    atomic_store_explicit(&event->event.recorded, 1, memory_order_relaxed);
+    atomic_store_explicit(&event->event.mark, stream == 2 ? 0 : rc_pool_mark(),
+                          memory_order_relaxed);
+    atomic_store_explicit(&event->event.stream, stream ? stream : 1, memory_order_relaxed);
+}
+
 CUresult rc_post_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_size, const void *b,
                        size_t b_size)
 {
@@ -162,7 +174,7 @@ CUresult rc_post_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_siz
     CUresult result =
         rc_send(call->session, call->lane, context_of(call), op, a, a_size, b, b_size);
     if (call->event && (op == GB_OP_cuEventRecord || op == GB_OP_cuEventRecordWithFlags))
-        atomic_store_explicit(&call->event->event.recorded, 1, memory_order_relaxed);
+        note_record(call);
     /* Only now may the number be used again: what uses it will be behind this frame. */
     if (call->dropped)
         rc_object_free(call->dropped);
@@ -218,10 +230,13 @@ CUresult rc_ask_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_size
         if (refused)
             return refused;
     }
+    uint64_t mark = rc_pool_mark();
     CUresult result = rc_send_and_wait(call->session, call->lane, context_of(call), op, a, a_size,
                                        b, b_size, waiter);
     if (result)
         stick(call, result, waiter->late);
+    else
+        rc_pool_passed(call, op, mark);
     return result;
 }
 

@@ -191,7 +191,7 @@ CUresult rc_capture_work(rc_call_t *call, rc_work_t *work)
     return rc_graph_leave(result ? invalidate(c, result) : CUDA_SUCCESS);
 }
 
-static CUresult refuse(rc_call_t *call)
+CUresult rc_capture_refuse(rc_call_t *call)
 {
     rc_graph_lock();
     rc_captured_t *c = member_of(call);
@@ -577,7 +577,7 @@ static CUresult capture_frame(rc_call_t *call, uint16_t op, const uint64_t *args
     case GB_OP_cuStreamWriteValue32_v2:
         return capture_value(call, args, CU_STREAM_MEM_OP_WRITE_VALUE_32);
     default:
-        return refuse(call);
+        return rc_capture_refuse(call);
     }
 }
 
@@ -616,5 +616,5 @@ CUresult rc_capture_ask(rc_call_t *call, uint16_t op)
             result = CUDA_ERROR_CAPTURED_EVENT;
         return rc_graph_leave(result);
     }
-    return call->on_stream ? refuse(call) : CUDA_SUCCESS;
+    return call->on_stream ? rc_capture_refuse(call) : CUDA_SUCCESS;
 }

@@ -42,6 +42,9 @@ CUresult rc_capture_post(rc_call_t *call, uint16_t op, const void *payload, size
  * (waiting for it, asking whether it is done); the stream's capture becomes invalid. */
 CUresult rc_capture_ask(rc_call_t *call, uint16_t op);
 
+/* An operation that cannot be captured: the capture of the call's stream becomes invalid. */
+CUresult rc_capture_refuse(rc_call_t *call);
+
 /* A call that is unsafe while the calling thread, or in global mode any thread, captures: allocating,
  * freeing, waiting for the context. */
 CUresult rc_capture_unsafe(void);

@@ -4,6 +4,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_pool.h"
 
 static _Atomic uint64_t next_id = 1;
 
@@ -27,6 +28,7 @@ static void forget(rc_object_t *context)
     rc_objects_drop(context);
     rc_blocks_drop(context);
     rc_textures_drop(context);
+    rc_pool_forget_context(context);
 }
 
 static void end_context(rc_object_t *context)

@@ -115,8 +115,8 @@ CUresult rc_window_agree(rc_session_t *session, rc_lane_t *lane, rc_device_t *de
     return result;
 }
 
-CUresult rc_block_add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_object_t *context,
-                      unsigned flags)
+static CUresult add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_object_t *context,
+                    unsigned flags, struct rc_arena *arena)
 {
     rc_block_t *block = calloc(1, sizeof(*block));
     if (!block)
@@ -127,6 +127,7 @@ CUresult rc_block_add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_ob
     block->context = context;
     block->device = kind == RC_BLOCK_HOST ? NULL : context->context_.device;
     block->flags = flags;
+    block->arena = arena;
     pthread_mutex_lock(&rc.memory_lock);
     gb_range_t *before = gb_ranges_find(&rc.memory, start);
     int known = before != NULL;
@@ -136,6 +137,18 @@ CUresult rc_block_add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_ob
     if (known)
         free(block); /* a module's variable that was asked for before */
     return CUDA_SUCCESS;
+}
+
+CUresult rc_block_add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_object_t *context,
+                      unsigned flags)
+{
+    return add(kind, start, size, context, flags, NULL);
+}
+
+CUresult rc_block_add_to(struct rc_arena *arena, uint64_t start, uint64_t size,
+                         rc_object_t *context)
+{
+    return add(RC_BLOCK_DEVICE, start, size, context, 0, arena);
 }
 
 int rc_block_find(uint64_t address, rc_block_t *out)

@@ -6,6 +6,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_box.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_pool.h"
 
 enum { PITCH_ALIGN = 512 };
 
@@ -61,6 +62,10 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return result;
     if (!rc_block_take(RC_BLOCK_DEVICE, dptr, &block))
         return CUDA_ERROR_INVALID_VALUE;
+    if (block.arena) { /* it is used again when the whole device has come past this point */
+        rc_pool_free(&call, &block);
+        return CUDA_SUCCESS;
+    }
     call.session = block.device->session;
     call.owner = block.context;
     uint64_t args[2] = {dptr, block.device->index};
@@ -367,6 +372,9 @@ static CUresult describe(const rc_block_t *block, CUpointer_attribute attribute,
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         *(size_t *)data = block->range.size;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = rc_pool_of(block);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(int *)data = 1;

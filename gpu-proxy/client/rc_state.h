@@ -47,7 +47,8 @@ typedef enum {
     RC_EXEC,
     RC_USER,
     RC_ARRAY,
-    RC_MIPMAP
+    RC_MIPMAP,
+    RC_POOL
 } rc_kind_t;
 
 /* A device of the program. */
@@ -113,6 +114,8 @@ struct rc_object {
             unsigned flags;
             atomic_int recorded;
             struct rc_captured *captured; /* recorded in a captured stream (rc_capture.h) */
+            /* of the last record, for memory that was freed before it (rc_pool.h) */
+            _Atomic uint64_t mark, stream;
         } event;
         rc_module_t *module;
         struct {
@@ -130,6 +133,7 @@ struct rc_object {
             int is_level; /* of a mipmapped array, which ends it */
         } array;
         struct rc_mipmap *mipmap;
+        struct rc_pool *pool;
     };
 };
 
@@ -267,10 +271,14 @@ typedef struct {
     rc_object_t *context;
     rc_device_t *device; /* NULL for host memory */
     unsigned flags;
+    struct rc_arena *arena; /* of a memory pool; NULL: of none */
 } rc_block_t;
 
 CUresult rc_block_add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_object_t *context,
                       unsigned flags);
+/* The same for device memory of a pool. */
+CUresult rc_block_add_to(struct rc_arena *arena, uint64_t start, uint64_t size,
+                         rc_object_t *context);
 /* Copies the block that holds `address`; 0 if none does. */
 int rc_block_find(uint64_t address, rc_block_t *out);
 /* Takes out the block of `kind` that starts there; 0 if there is none. */

@@ -53,14 +53,14 @@ static int forward(relay_t *relay, int *pair, int from)
 {
     char buffer[65536];
     ssize_t n = read(pair[from], buffer, sizeof(buffer));
+    if (n > 0) /* before anybody can have seen them */
+        atomic_fetch_add(&relay->bytes[from], (uint64_t)n);
     for (ssize_t done = 0; n > 0 && done < n;) {
         ssize_t m = write(pair[!from], buffer + done, (size_t)(n - done));
         if (m <= 0)
             return 0;
         done += m;
     }
-    if (n > 0)
-        atomic_fetch_add(&relay->bytes[from], (uint64_t)n);
     return n > 0;
 }
 

@@ -4,14 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/e2e/remoting/proxy.h"
-#include "tests/e2e/remoting/relay.h"
-#include "tests/unit/device/device_kernels.h"
+#include "tests/e2e/remoting/graph_help.h"
 
 enum { N = 64, NODES = 40, LAUNCHES = 1000 };
-
-static proxy_t proxies[2];
-static relay_t *relay;
 
 static CUDA_KERNEL_NODE_PARAMS one_block(CUfunction function, void **params)
 {
@@ -334,19 +329,5 @@ int main(void)
         IN_CONTEXT(large_graphs),
         IN_CONTEXT(failed_instantiations),
     };
-    char path[128], both[256];
-    need_compiler("cpu");
-    for (int i = 0; i < 2; i++)
-        proxy_start(&proxies[i], "cpu");
-    snprintf(path, sizeof(path), "%s/relay", proxies[0].folder);
-    snprintf(both, sizeof(both), "unix:%s,%s", path, proxies[1].endpoint);
-    relay = relay_start(path, proxies[0].endpoint + strlen("unix:"));
-    setenv("GABLE_LINK_SHM", "0", 1); /* the relay counts the bytes of a socket */
-    setenv("GABLE_PROXIES", both, 1);
-    setenv("GABLE_TEST_DRIVER", GABLE_BUILD_DIR "/lib/gable/remote/libcuda.so.1", 1);
-    int failed = cmocka_run_group_tests(tests, device_setup, NULL);
-    relay_stop(relay);
-    for (int i = 0; i < 2; i++)
-        proxy_stop(&proxies[i]);
-    return failed;
+    return OVER_TWO_PROXIES(tests);
 }
