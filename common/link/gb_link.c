@@ -206,7 +206,6 @@ static const gb_link_ops_t plain_ops = {
     .unsent = plain_nothing,
     .try_recv = plain_try_recv,
     .pending = plain_pending,
-    .ready = gb_plain_ready,
     .may_spin = gb_plain_may_spin,
     .wait = gb_plain_wait,
     .finish = gb_plain_finish,
@@ -457,22 +456,26 @@ static void relax(void)
 #endif
 }
 
-/* Looks, without the transport's lock, for as long as the budget allows. 1 = something is there. */
-static int spin(gb_link_t *link, uint64_t deadline)
+/* Looks for as long as the budget allows. GB_ERR_AGAIN: nothing came. A transport with a lock is asked
+ * only when its socket has something. */
+static gb_status_t spin(gb_link_t *link, uint64_t deadline, void *buffer, size_t cap, size_t *got)
 {
     uint32_t budget = link->ops->may_spin(link) ? spin_budget(&link->spin) : 0;
     uint64_t end = budget ? gb_now_ns() + budget : UINT64_MAX;
     if (!budget || end > deadline)
-        return 0;
+        return GB_ERR_AGAIN;
     do {
-        if (link->ops->ready(link)) {
+        gb_status_t st = GB_ERR_AGAIN;
+        if (!link->ops->ready || link->ops->ready(link))
+            st = link->ops->try_recv(link, buffer, cap, got);
+        if (st != GB_ERR_AGAIN) {
             spin_hit(&link->spin);
-            return 1;
+            return st;
         }
         relax();
     } while (gb_now_ns() < end);
     spin_miss(&link->spin);
-    return 0;
+    return GB_ERR_AGAIN;
 }
 
 /* One receive into `buffer`, waiting until `deadline`. */
@@ -485,6 +488,8 @@ static gb_status_t receive(gb_link_t *link, void *buffer, size_t cap, uint64_t d
         gb_status_t st = check_alive(link);
         if (st == GB_OK)
             st = link->ops->try_recv(link, buffer, cap, &n);
+        if (st == GB_ERR_AGAIN && deadline && !waits++)
+            st = spin(link, deadline, buffer, cap, &n);
         if (st == GB_OK) {
             atomic_store_explicit(&link->heard, gb_now_ns(), memory_order_relaxed);
             atomic_fetch_add_explicit(&link->received, n, memory_order_relaxed);
@@ -493,8 +498,6 @@ static gb_status_t receive(gb_link_t *link, void *buffer, size_t cap, uint64_t d
         }
         if (st != GB_ERR_AGAIN || deadline == 0)
             return st;
-        if (!waits++ && spin(link, deadline))
-            continue;
         short ready;
         st = link->ops->wait(link, GB_SOCKET_IN, deadline, &ready);
         if (st == GB_ERR_TIMEOUT)

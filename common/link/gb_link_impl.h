@@ -39,7 +39,8 @@ typedef struct {
     gb_status_t (*try_recv)(gb_link_t *link, void *buffer, size_t cap, size_t *got);
     /* Received bytes wait inside the transport. */
     int (*pending)(gb_link_t *link);
-    /* Something to receive, or the end, is there: as cheaply as possible, for the busy poll. */
+    /* Something to receive, or the end, may be there: for the busy poll, where that is cheaper than
+     * try_recv; else NULL. */
     int (*ready)(gb_link_t *link);
     /* A busy poll may pay: the peer does not need this very core. */
     int (*may_spin)(gb_link_t *link);

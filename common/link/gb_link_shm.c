@@ -41,6 +41,7 @@ typedef struct {
     _Alignas(64) _Atomic uint64_t tail; /* bytes ever taken; the receiver's */
 } lane_t;
 
+/* Lines that change with every message are few: each costs the way from one core to the other. */
 typedef struct {
     _Alignas(64) atomic_uint bell; /* futex: counts rings */
     atomic_uint waits;             /* WAITS_* of sleepers; set by the side, cleared by who rings */
@@ -58,7 +59,9 @@ typedef struct {
 struct gb_shm {
     shared_t *shared;
     int side;
-    uint64_t put;    /* sender's */
+    uint64_t put; /* sender's */
+    uint64_t
+        room; /* sender's: bytes that fit behind `put` for all that was last seen of the tail */
     uint64_t taken;  /* receiver's */
     atomic_int gone; /* the peer's process has ended */
 };
@@ -90,31 +93,51 @@ static gb_status_t broken(gb_link_t *link)
 
 /* ---- the operation table ---- */
 
+/* What the receiver has taken by now; 0 if that cannot be. */
+static int look_for_room(gb_shm_t *m)
+{
+    lane_t *lane = &m->shared->lanes[m->side];
+    uint64_t used = m->put - atomic_load_explicit(&lane->tail, memory_order_acquire);
+    m->room = used <= RING ? RING - used : 0;
+    return used <= RING;
+}
+
+/* Shows the peer on which core this side runs. */
+static int say_where(gb_shm_t *m)
+{
+    int here = sched_getcpu();
+    if (atomic_load_explicit(&own(m)->cpu, memory_order_relaxed) != here)
+        atomic_store_explicit(&own(m)->cpu, here, memory_order_relaxed);
+    return here;
+}
+
 static gb_status_t shm_try_send(gb_link_t *link, gb_cursor_t *cursor, size_t *sent)
 {
     gb_shm_t *m = link->shm;
     lane_t *lane = &m->shared->lanes[m->side];
     uint8_t *bytes = m->shared->bytes[m->side];
-    uint64_t used = m->put - atomic_load_explicit(&lane->tail, memory_order_acquire);
     struct iovec next;
     size_t total = 0;
-    if (used > RING)
-        return broken(link);
     if (atomic_load_explicit(&m->gone, memory_order_relaxed))
         return gb_link_lose(link, 0, "sending");
-    while (total < STRIDE && used + total < RING && gb_cursor_window(cursor, &next, 1)) {
-        size_t at = m->put % RING, n = RING - used - total;
+    while (total < STRIDE && gb_cursor_window(cursor, &next, 1)) {
+        if (next.iov_len > m->room && m->room < STRIDE && !look_for_room(m))
+            return broken(link);
+        if (m->room == 0)
+            break;
+        size_t at = m->put % RING, n = m->room;
         n = next.iov_len < n ? next.iov_len : n;
         n = RING - at < n ? RING - at : n;
         n = STRIDE - total < n ? STRIDE - total : n;
         memcpy(bytes + at, next.iov_base, n);
         gb_cursor_advance(cursor, n);
         m->put += n;
+        m->room -= n;
         total += n;
     }
     if (!total)
         return GB_ERR_AGAIN;
-    atomic_store_explicit(&own(m)->cpu, sched_getcpu(), memory_order_relaxed);
+    say_where(m);
     atomic_store(&lane->head, m->put); /* and a full fence: before looking for sleepers */
     ring(peer(m), WAITS_DATA);
     *sent = total;
@@ -195,9 +218,8 @@ static int shm_has_room(const gb_link_t *link)
 /* Two ends on one core must not wait for each other by looking. */
 static int shm_may_spin(gb_link_t *link)
 {
-    int here = sched_getcpu();
-    atomic_store_explicit(&own(link->shm)->cpu, here, memory_order_relaxed);
-    return here != atomic_load_explicit(&peer(link->shm)->cpu, memory_order_relaxed);
+    return say_where(link->shm) !=
+           atomic_load_explicit(&peer(link->shm)->cpu, memory_order_relaxed);
 }
 
 /* The other process has ended: its end of the socket is closed. */
@@ -330,6 +352,7 @@ gb_status_t gb_shm_attach(gb_link_t *link, int memory, int side)
     (void)madvise(shared, sizeof(shared_t), MADV_DONTFORK);
     m->shared = shared;
     m->side = side;
+    m->room = RING;
     atomic_store(&own(m)->cpu, sched_getcpu());
     link->shm = m;
     link->ops = &shm_ops;

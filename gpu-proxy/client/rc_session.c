@@ -15,7 +15,7 @@
 
 enum {
     BUFFER = 2 << 20,
-    GULP = 32 << 10, /* received at a time; pieces of copies go past the buffer */
+    GULP = 16 << 10, /* received at a time; pieces of copies go past the buffer */
     DIAL_MS = 10000,
 };
 

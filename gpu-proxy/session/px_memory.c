@@ -4,6 +4,8 @@
 
 #include "gpu-proxy/session/px_state.h"
 
+enum { FETCH_MOST = 64 << 10 }; /* bytes that the dispatcher copies to the client itself */
+
 void px_report_memory(px_session_t *s)
 {
     uint64_t used = 0;
@@ -147,20 +149,34 @@ static CUresult stream_down(px_call_t *call, const px_wire_copy_t *copy, CUstrea
     return result;
 }
 
+/* One piece of an idle stream: there is nothing to wait for but the copy itself, which takes less time
+ * than to hand the dispatcher's role on. */
+static CUresult fetch(px_call_t *call, const px_wire_copy_t *copy, CUstream stream, uint8_t *buffer)
+{
+    CUresult result = call->cuda->cuMemcpyDtoHAsync_v2(buffer, copy->src, copy->size, stream);
+    if (!result)
+        result = call->cuda->cuStreamSynchronize(stream);
+    if (!result && px_send_piece(call, 0, buffer, (uint32_t)copy->size) != GB_OK)
+        result = CUDA_ERROR_UNKNOWN;
+    return result;
+}
+
 /* px_wire_copy_t -> pieces */
 CUresult px_do_cuMemcpyDtoHAsync_v2(px_call_t *call)
 {
     const px_wire_copy_t *copy = (const void *)call->payload;
     uint8_t *buffer;
-    if (!call->may_block)
-        return PX_WOULD_BLOCK;
     CUstream stream = px_stream(call, copy->stream);
     if (call->bad)
         return call->bad;
+    if (!call->may_block &&
+        (copy->size > FETCH_MOST || call->cuda->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY))
+        return PX_WOULD_BLOCK;
     CUresult result = px_staging_borrow(call->session->staging, &buffer);
     if (result)
         return result;
-    result = stream_down(call, copy, stream, buffer);
+    result = call->may_block ? stream_down(call, copy, stream, buffer)
+                             : fetch(call, copy, stream, buffer);
     if (result)
         call->cuda->cuStreamSynchronize(stream); /* the other half may still be written */
     px_staging_return(call->session->staging, buffer);

@@ -16,7 +16,7 @@
 
 enum {
     BUFFER = 2 << 20,
-    GULP = 64 << 10, /* received at a time while frames are small */
+    GULP = 16 << 10, /* received at a time while frames are small; bulk goes past the buffer */
     WORKERS = 1024,
 };
 

@@ -135,6 +135,9 @@ static CUresult close_open(px_staging_t *staging)
     staging->open_bytes = 0;
     while (staging->count > 0 && land(staging, 0) == CUDA_SUCCESS)
         ;
+    /* With nothing under way the beginning is used again: it is still in the processor's cache. */
+    if (staging->count == 0)
+        staging->head = staging->tail = (staging->head + RING - 1) / RING * RING;
     return CUDA_SUCCESS;
 }
 

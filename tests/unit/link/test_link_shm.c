@@ -74,7 +74,11 @@ static void nonsense_is_refused(void **state)
         memset(shared, value, 4096);
         assert_int_equal(gb_link_recv_some(a, text, sizeof(text), 0, &got), GB_ERR_PROTOCOL);
         assert_int_equal(gb_link_recv_some(a, text, sizeof(text), 0, &got), GB_ERR_LOST);
-        assert_int_equal(gb_link_send(b, text, sizeof(text)), GB_ERR_PROTOCOL);
+        /* the sender looks again only when what it knows to be free is used up */
+        gb_status_t status = GB_OK;
+        for (int i = 0; i < 1000 && status == GB_OK; i++)
+            status = gb_link_send(b, text, sizeof(text));
+        assert_int_equal(status, GB_ERR_PROTOCOL);
         assert_int_equal(gb_link_send(b, text, sizeof(text)), GB_ERR_LOST);
         munmap(shared, 4096);
         close(memory);
