@@ -142,6 +142,47 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     return result;
 }
 
+/* The calling thread's context counts its users; the last one that leaves ends it. Old: programs have
+ * cuCtxDestroy. */
+CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+    cpu_context_t *context;
+    CUresult result = cpu_thread_context(&context);
+    if (result)
+        return result;
+    if (!pctx || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    atomic_fetch_add(&context->attached, 1);
+    *pctx = handle_of(context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext ctx)
+{
+    cpu_context_t *context;
+    CUresult result = cpu_thread_context(&context);
+    if (result)
+        return result;
+    if (handle_of(context) != ctx || context->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    unsigned attached = atomic_load(&context->attached);
+    while (attached && !atomic_compare_exchange_weak(&context->attached, &attached, attached - 1))
+        continue;
+    return attached ? CUDA_SUCCESS : cuCtxDestroy_v2(ctx);
+}
+
+/* Contexts that were made without an affinity have none to tell. */
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
+{
+    cpu_context_t *context;
+    CUresult result = cpu_thread_context(&context);
+    if (result)
+        return result;
+    if (!pExecAffinity || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+}
+
 CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
     cpu_context_t *context;

@@ -54,7 +54,9 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     result = cpu_graph_get(originalGraph, &graph);
     if (result)
         return cpu_graph_leave(result);
-    result = phGraphClone ? cpu_graph_clone(graph, true, &copy) : CUDA_ERROR_INVALID_VALUE;
+    result = !phGraphClone                 ? CUDA_ERROR_INVALID_VALUE
+             : cpu_graph_has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED
+                                           : cpu_graph_clone(graph, true, &copy);
     if (!result) {
         *phGraphClone = (CUgraph)(uintptr_t)copy->object.handle;
         cpu_object_put(&copy->object);
@@ -236,11 +238,17 @@ CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, cons
     return change_edges(hGraph, from, to, edgeData, numDependencies, cpu_graph_connect);
 }
 
+static CUresult disconnect(cpu_graph_node_t *from, cpu_graph_node_t *to)
+{
+    return from->graph && cpu_graph_has_memory(from->graph) ? CUDA_ERROR_NOT_SUPPORTED
+                                                            : cpu_graph_disconnect(from, to);
+}
+
 CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
                                       const CUgraphNode *to, const CUgraphEdgeData *edgeData,
                                       size_t numDependencies)
 {
-    return change_edges(hGraph, from, to, edgeData, numDependencies, cpu_graph_disconnect);
+    return change_edges(hGraph, from, to, edgeData, numDependencies, disconnect);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode)
@@ -251,7 +259,10 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode)
         return result;
     result = cpu_graph_node_get(hNode, &node);
     if (!result) {
-        cpu_graph_remove(node);
+        if (cpu_graph_has_memory(node->graph))
+            result = CUDA_ERROR_NOT_SUPPORTED;
+        else
+            cpu_graph_remove(node);
         cpu_object_put(&node->object);
     }
     return cpu_graph_leave(result);
@@ -293,6 +304,8 @@ static const char *const type_names[] = {
     [CU_GRAPH_NODE_TYPE_WAIT_EVENT] = "WAIT_EVENT",
     [CU_GRAPH_NODE_TYPE_EVENT_RECORD] = "EVENT_RECORD",
     [CU_GRAPH_NODE_TYPE_BATCH_MEM_OP] = "BATCH_MEM_OP",
+    [CU_GRAPH_NODE_TYPE_MEM_ALLOC] = "MEM_ALLOC",
+    [CU_GRAPH_NODE_TYPE_MEM_FREE] = "MEM_FREE",
 };
 
 static void draw(const cpu_graph_t *graph, FILE *file)

@@ -66,7 +66,8 @@ static CUresult make_child(CUgraph handle, cpu_work_t *work)
     if (result)
         return result;
     cpu_work_empty(work);
-    result = cpu_graph_clone(graph, true, &work->child);
+    result = cpu_graph_has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED
+                                         : cpu_graph_clone(graph, true, &work->child);
     if (!result) {
         work->type = CU_GRAPH_NODE_TYPE_GRAPH;
         work->child->owned = true;
@@ -112,33 +113,11 @@ static CUresult make_values(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, cpu_work_t *
 
 /* ---- adding and setting ---- */
 
-static CUresult add_to(CUgraph handle, cpu_work_t *work, const CUgraphNode *dependencies,
-                       size_t count, CUgraphNode *out)
-{
-    cpu_graph_t *graph;
-    cpu_graph_node_t **after, *node;
-    CUresult result = out ? cpu_graph_get(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
-    if (!result) {
-        result = cpu_nodes_get(dependencies, count, &after);
-        if (!result) {
-            result = cpu_graph_add(graph, work, after, count, true, &node);
-            if (!result)
-                *out = (CUgraphNode)(uintptr_t)node->object.handle;
-            cpu_nodes_put(after, count);
-            cpu_object_put(&graph->object);
-            return result;
-        }
-        cpu_object_put(&graph->object);
-    }
-    cpu_work_drop(work);
-    return result;
-}
-
 /* `made` is what came of making the work. */
 static CUresult add(CUresult made, cpu_work_t *work, CUgraph graph, const CUgraphNode *dependencies,
                     size_t count, CUgraphNode *out)
 {
-    return made ? made : add_to(graph, work, dependencies, count, out);
+    return made ? made : cpu_graph_add_work(graph, work, dependencies, count, out);
 }
 
 static CUresult set(CUresult made, cpu_work_t *work, CUgraphNode handle)
@@ -621,7 +600,7 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
 /* ---- any kind ---- */
 
 /* With the lock held. */
-static CUresult make_any(const CUgraphNodeParams *p, cpu_work_t *work)
+static CUresult make_any(CUgraphNodeParams *p, cpu_work_t *work)
 {
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
@@ -657,6 +636,16 @@ static CUresult make_any(const CUgraphNodeParams *p, cpu_work_t *work)
                                                 p->memOp.flags};
         return make_values(&values, work);
     }
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        _Static_assert(sizeof(alloc) == sizeof(p->alloc), "the same under two names");
+        memcpy(&alloc, &p->alloc, sizeof(alloc));
+        CUresult result = cpu_work_mem_alloc(&alloc, work);
+        p->alloc.dptr = result ? p->alloc.dptr : alloc.dptr;
+        return result;
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return cpu_work_mem_free(p->free.dptr, work);
     default:
         return (unsigned)p->type > CU_GRAPH_NODE_TYPE_CONDITIONAL ? CUDA_ERROR_INVALID_VALUE
                                                                   : CUDA_ERROR_NOT_SUPPORTED;
@@ -675,9 +664,17 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                         numDependencies, phGraphNode));
 }
 
+/* What these do is settled when they are made. */
+static bool is_memory(const CUgraphNodeParams *p)
+{
+    return p && (p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || p->type == CU_GRAPH_NODE_TYPE_MEM_FREE);
+}
+
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     cpu_work_t work;
+    if (is_memory(nodeParams))
+        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = cpu_graph_enter();
     return result ? result : cpu_graph_leave(set(make_any(nodeParams, &work), &work, hNode));
 }
@@ -686,6 +683,8 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                   CUgraphNodeParams *nodeParams)
 {
     cpu_work_t work;
+    if (is_memory(nodeParams))
+        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = cpu_graph_enter();
     return result
                ? result

@@ -8,6 +8,7 @@
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_mempool.h"
 #include "gpu-proxy/cpu/driver/cpu_stream.h"
+#include "gpu-proxy/cpu/driver/cpu_graph_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_thread.h"
 #include "gpu-proxy/cpu/driver/cpu_vmm.h"
 
@@ -87,6 +88,13 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     result = cpu_capture_unsafe();
     if (result)
         return result;
+    cpu_graph_memory_t *graphs = cpu_graph_memory_at(dptr);
+    if (graphs) {
+        settle(dptr);
+        result = cpu_graph_memory_launch(&(cpu_graph_memory_step_t){graphs, true}, 1, false);
+        cpu_object_put(&graphs->object);
+        return result;
+    }
     unsigned kinds = DEVICE_KINDS;
     if (cpu_mempool_of(dptr))
         kinds |= CPU_MEMORY_IMPORTED;

@@ -12,28 +12,41 @@ static CUresult enter(CUstream handle, cpu_stream_t **stream)
     return result ? result : cpu_stream_get(context, handle, stream);
 }
 
-/* A captured allocation would be a node, which graphs of this device do not have. */
-static CUresult not_captured(cpu_stream_t *stream)
+/* A captured allocation is a node of the graph, and its memory the graph's. */
+static CUresult capture_alloc(cpu_stream_t *stream, const cpu_mempool_t *pool, size_t bytes,
+                              uint64_t *base)
 {
-    bool captured;
-    CUresult result = cpu_capture_enter(stream, &captured);
-    if (!result && captured) {
-        cpu_capture_refuse(stream);
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    }
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, pool->device}},
+        .bytesize = bytes};
+    cpu_work_t work;
+    CUresult result = cpu_work_mem_alloc(&params, &work);
+    if (!result)
+        result = cpu_capture_work(stream, &work);
+    if (!result)
+        *base = params.dptr;
     return result;
+}
+
+/* Only memory of graphs can be freed by one. */
+static CUresult capture_free(cpu_stream_t *stream, uint64_t base)
+{
+    cpu_work_t work;
+    CUresult result = cpu_work_mem_free(base, &work);
+    return result ? result : cpu_capture_work(stream, &work);
 }
 
 static CUresult alloc(cpu_stream_t *stream, cpu_mempool_t *pool, size_t bytes, CUdeviceptr *dptr)
 {
     uint64_t base;
-    CUresult result = not_captured(stream);
-    if (!result && (!dptr || !bytes))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (!result && (pool->imported || pool->device != stream->context->device->index))
-        result = CUDA_ERROR_INVALID_VALUE;
+    bool captured;
+    if (!dptr || !bytes || pool->imported || pool->device != stream->context->device->index)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cpu_capture_enter(stream, &captured);
     if (!result)
-        result = cpu_mempool_alloc(pool, stream->context, bytes, &base);
+        result = captured ? capture_alloc(stream, pool, bytes, &base)
+                          : cpu_mempool_alloc(pool, stream->context, bytes, &base);
     if (!result)
         *dptr = base;
     return result;
@@ -72,15 +85,31 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     return result;
 }
 
+/* Memory that a graph has allocated and not freed; what the stream has now may still use it. */
+static CUresult free_graph_memory(cpu_graph_memory_t *memory, cpu_stream_t *stream)
+{
+    CUresult result = cpu_graph_memory_hold(memory, stream);
+    return result ? result
+                  : cpu_graph_memory_launch(&(cpu_graph_memory_step_t){memory, true}, 1, false);
+}
+
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     cpu_stream_t *stream;
+    bool captured;
     CUresult result = enter(hStream, &stream);
     if (result)
         return result;
-    result = not_captured(stream);
-    if (!result)
+    result = cpu_capture_enter(stream, &captured);
+    cpu_graph_memory_t *memory = result || captured ? NULL : cpu_graph_memory_at(dptr);
+    if (!result && captured)
+        result = capture_free(stream, dptr);
+    else if (memory)
+        result = free_graph_memory(memory, stream);
+    else if (!result)
         result = cpu_mempool_free_async(stream, dptr);
+    if (memory)
+        cpu_object_put(&memory->object);
     cpu_object_put(&stream->object);
     return result;
 }

@@ -318,6 +318,19 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     return CUDA_SUCCESS;
 }
 
+/* A device without pointers that mean the same function on host and device has no unified functions. */
+CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+    cpu_module_t *module;
+    if (!fptr || !symbol)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = current_module(library, &module);
+    if (result)
+        return result;
+    cpu_object_put(&module->object);
+    return CUDA_ERROR_NOT_FOUND;
+}
+
 static CUresult library_variable(CUlibrary library, const char *name, bool managed,
                                  CUdeviceptr *dptr, size_t *bytes)
 {

@@ -5,6 +5,7 @@
 #include "gpu-proxy/cpu/driver/cpu_event.h"
 #include "gpu-proxy/cpu/driver/cpu_guard.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
+#include "gpu-proxy/cpu/driver/cpu_graph_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_ipc.h"
 #include "gpu-proxy/cpu/driver/cpu_mempool.h"
 #include "gpu-proxy/cpu/driver/cpu_module.h"
@@ -91,6 +92,7 @@ bool cpu_context_close(cpu_context_t *context)
     cpu_stream_close(context->lanes.legacy);
     cpu_mempool_forget_context(context);
     cpu_ipc_forget_context(context);
+    cpu_graph_memory_forget_context(context);
     cpu_memory_free_context(context);
     return true;
 }

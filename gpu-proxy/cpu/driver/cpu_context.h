@@ -25,6 +25,7 @@ struct cpu_context {
     cpu_kernel_heap_t heap;
     atomic_bool dead;
     bool primary;
+    atomic_uint attached; /* calls of cuCtxAttach, less those of cuCtxDetach */
     uint64_t id;
     pthread_mutex_t lock; /* of the following */
     unsigned flags;

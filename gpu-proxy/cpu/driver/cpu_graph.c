@@ -125,10 +125,32 @@ static bool link_nodes(cpu_graph_node_t *from, cpu_graph_node_t *to)
     return false;
 }
 
+bool cpu_graph_has_memory(const cpu_graph_t *graph)
+{
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        CUgraphNodeType type = graph->nodes.nodes[i]->work.type;
+        if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+            return true;
+    }
+    return false;
+}
+
+static CUresult check_free(const cpu_graph_t *graph, const cpu_work_t *work)
+{
+    for (size_t i = 0; work->type == CU_GRAPH_NODE_TYPE_MEM_FREE && i < graph->nodes.count; i++) {
+        const cpu_work_t *other = &graph->nodes.nodes[i]->work;
+        if (other->type == CU_GRAPH_NODE_TYPE_MEM_FREE && other->memory == work->memory)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult cpu_graph_add(cpu_graph_t *graph, cpu_work_t *work, cpu_graph_node_t *const *after,
                        size_t count, bool visible, cpu_graph_node_t **node)
 {
     CUresult result = check_dependencies(graph, after, count);
+    if (!result)
+        result = check_free(graph, work);
     cpu_graph_node_t *made = result ? NULL : calloc(1, sizeof(*made));
     if (!made) {
         cpu_work_drop(work);

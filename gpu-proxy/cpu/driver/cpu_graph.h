@@ -64,9 +64,14 @@ CUresult cpu_graph_get(CUgraph handle, cpu_graph_t **graph);
 CUresult cpu_graph_node_get(CUgraphNode handle, cpu_graph_node_t **node);
 
 /* Adds a node behind others of the same graph, with a handle if `visible`; takes over the work, also
- * when it fails. CUDA_ERROR_INVALID_VALUE: a dependency is of another graph or named twice. */
+ * when it fails. CUDA_ERROR_INVALID_VALUE: a dependency is of another graph or named twice; memory
+ * is freed twice. */
 CUresult cpu_graph_add(cpu_graph_t *graph, cpu_work_t *work, cpu_graph_node_t *const *after,
                        size_t count, bool visible, cpu_graph_node_t **node);
+
+/* Whether it has nodes that allocate or free memory: then it keeps its nodes and edges, and cannot be
+ * cloned or be a child. */
+bool cpu_graph_has_memory(const cpu_graph_t *graph);
 
 /* Takes a node out, with its edges. */
 void cpu_graph_remove(cpu_graph_node_t *node);

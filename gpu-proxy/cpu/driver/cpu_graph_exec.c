@@ -153,9 +153,56 @@ static CUresult find_context(cpu_exec_t *exec, const cpu_graph_node_t **bad)
     return CUDA_SUCCESS;
 }
 
+/* ---- memory ---- */
+
+static bool is_memory(const cpu_graph_node_t *node)
+{
+    return node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+           node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
+
+/* The steps in the order of the launch; an allocation is for one executable graph at a time. */
+static CUresult take_memory(cpu_exec_t *exec)
+{
+    exec->memory = calloc(exec->count + 1, sizeof(*exec->memory));
+    if (!exec->memory)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < exec->count; i++) {
+        const cpu_graph_node_t *node = exec->steps[i].node;
+        if (is_memory(node))
+            exec->memory[exec->memory_count++] = (cpu_graph_memory_step_t){
+                node->work.memory, node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE};
+    }
+    while (exec->instances < exec->memory_count) {
+        const cpu_graph_memory_step_t *step = &exec->memory[exec->instances];
+        if (!step->frees && !cpu_graph_memory_instantiate(step->memory))
+            return CUDA_ERROR_NOT_SUPPORTED;
+        exec->instances++;
+    }
+    return CUDA_SUCCESS;
+}
+
+static void drop_memory(cpu_exec_t *exec)
+{
+    for (size_t i = 0; i < exec->instances; i++)
+        if (!exec->memory[i].frees)
+            cpu_graph_memory_end_instance(exec->memory[i].memory);
+    free(exec->memory);
+}
+
+/* The memory stays until the launch is done, whatever becomes of the graphs. */
+static CUresult hold_memory(const cpu_exec_t *exec, cpu_stream_t *stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; !result && i < exec->memory_count; i++)
+        result = cpu_graph_memory_hold(exec->memory[i].memory, stream);
+    return result;
+}
+
 static void destroy(cpu_object_t *object)
 {
     cpu_exec_t *exec = (cpu_exec_t *)object;
+    drop_memory(exec);
     for (uint32_t i = 1; exec->lanes && i < exec->lane_count; i++)
         if (exec->lanes[i])
             cpu_stream_close(exec->lanes[i]);
@@ -194,6 +241,8 @@ CUresult cpu_exec_open(const cpu_graph_t *graph, uint64_t flags, cpu_exec_t **ex
         result = find_context(made, &blamed);
     if (!result)
         result = lay_out(made);
+    if (!result)
+        result = take_memory(made);
     if (bad)
         *bad = blamed ? cpu_graph_find(graph, blamed->id) : NULL;
     if (result) {
@@ -316,6 +365,12 @@ static CUresult launch(cpu_exec_t *exec, cpu_stream_t *stream)
         result = cpu_event_join(stream, &exec->last, 1);
     if (!result)
         result = open_lanes(exec, stream);
+    if (!result && exec->memory_count)
+        result = cpu_graph_memory_launch(
+            exec->memory, exec->memory_count,
+            (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
+    if (result)
+        return result;
     uint64_t beginning = cpu_stream_last(stream);
     pending_t pending = {0};
     for (size_t i = 0; !result && i < exec->count; i++) {
@@ -328,6 +383,8 @@ static CUresult launch(cpu_exec_t *exec, cpu_stream_t *stream)
     result = result ? result : flushed;
     if (!result)
         result = join_lanes(exec, stream);
+    if (!result)
+        result = hold_memory(exec, stream);
     cpu_object_ref(&stream->object);
     if (exec->last.stream)
         cpu_object_put(&exec->last.stream->object);
@@ -393,6 +450,8 @@ static CUgraphExecUpdateResult compare_nodes(const cpu_graph_node_t *is,
     for (size_t k = 0; k < is->after.count; k++)
         if (is->after.nodes[k]->index != new->after.nodes[k]->index)
             return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    if (is_memory(is) && is->work.memory != new->work.memory)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     if (is->work.context != new->work.context)
         return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;

@@ -31,9 +31,15 @@ typedef struct cpu_exec {
     cpu_stream_t **lanes; /* lane 0 is NULL: the stream of the launch */
     uint32_t lane_count;
     cpu_point_t last; /* the end of the last launch; stream NULL: none */
+    /* What a launch does to memory of graphs, in order; the memory is referenced by nodes of `plan`. */
+    cpu_graph_memory_step_t *memory;
+    size_t memory_count;
+    size_t instances; /* of its allocations, that it is the one executable graph of */
 } cpu_exec_t;
 
-/* With cpu_graph_lock held. *bad (may be NULL) is the node that is to blame, or NULL. */
+/* With cpu_graph_lock held. *bad (may be NULL) is the node that is to blame, or NULL.
+ * CUDA_ERROR_NOT_SUPPORTED: nodes of several contexts, or allocations that another executable graph
+ * makes too. */
 CUresult cpu_exec_open(const cpu_graph_t *graph, uint64_t flags, cpu_exec_t **exec,
                        const cpu_graph_node_t **bad);
 

@@ -43,3 +43,25 @@ void cpu_nodes_put(cpu_graph_node_t **nodes, size_t count)
         cpu_object_put(&nodes[i]->object);
     free(nodes);
 }
+
+CUresult cpu_graph_add_work(CUgraph handle, cpu_work_t *work, const CUgraphNode *dependencies,
+                            size_t count, CUgraphNode *out)
+{
+    cpu_graph_t *graph;
+    cpu_graph_node_t **after, *node;
+    CUresult result = out ? cpu_graph_get(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
+    if (!result) {
+        result = cpu_nodes_get(dependencies, count, &after);
+        if (!result) {
+            result = cpu_graph_add(graph, work, after, count, true, &node);
+            if (!result)
+                *out = (CUgraphNode)(uintptr_t)node->object.handle;
+            cpu_nodes_put(after, count);
+            cpu_object_put(&graph->object);
+            return result;
+        }
+        cpu_object_put(&graph->object);
+    }
+    cpu_work_drop(work);
+    return result;
+}

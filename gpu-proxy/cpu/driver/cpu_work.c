@@ -7,6 +7,7 @@
 #include "gpu-proxy/cpu/driver/cpu_graph.h"
 #include "gpu-proxy/cpu/driver/cpu_host.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
+#include "gpu-proxy/cpu/driver/cpu_thread.h"
 #include "gpu-proxy/cpu/driver/cpu_value.h"
 
 void cpu_work_empty(cpu_work_t *work)
@@ -22,6 +23,32 @@ static void begin(cpu_work_t *work, CUgraphNodeType type, cpu_context_t *context
     work->context = context;
     if (context)
         cpu_object_ref(&context->object);
+}
+
+/* ---- memory ---- */
+
+CUresult cpu_work_mem_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *params, cpu_work_t *work)
+{
+    cpu_context_t *context;
+    cpu_graph_memory_t *memory;
+    CUresult result = cpu_thread_context(&context);
+    if (!result)
+        result = cpu_graph_memory_make(context, params, &memory);
+    if (result)
+        return result;
+    begin(work, CU_GRAPH_NODE_TYPE_MEM_ALLOC, NULL);
+    work->memory = memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult cpu_work_mem_free(uint64_t base, cpu_work_t *work)
+{
+    cpu_graph_memory_t *memory = cpu_graph_memory_at(base);
+    if (!memory)
+        return CUDA_ERROR_INVALID_VALUE;
+    begin(work, CU_GRAPH_NODE_TYPE_MEM_FREE, NULL);
+    work->memory = memory;
+    return CUDA_SUCCESS;
 }
 
 /* ---- kernels ---- */
@@ -267,6 +294,10 @@ CUresult cpu_work_clone(const cpu_work_t *work, cpu_work_t *copy)
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         cpu_object_ref(&work->event->object);
         break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        cpu_object_ref(&work->memory->object);
+        break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return cpu_work_values(work->context, work->values.ops, work->values.count, copy);
     default:
@@ -304,6 +335,10 @@ void cpu_work_drop(cpu_work_t *work)
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         cpu_object_put(&work->event->object);
         break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        cpu_object_put(&work->memory->object);
+        break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         free(work->values.ops);
         break;
@@ -333,6 +368,8 @@ CUresult cpu_work_submit(const cpu_work_t *work, cpu_stream_t *stream)
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return submit_values(&work->values, stream);
     case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* the launch has seen to it */
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_NOT_SUPPORTED;

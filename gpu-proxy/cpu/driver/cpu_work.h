@@ -4,6 +4,7 @@
 #define CPU_WORK_H
 
 #include "gpu-proxy/cpu/driver/cpu_event.h"
+#include "gpu-proxy/cpu/driver/cpu_graph_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_launch.h"
 
 typedef struct cpu_graph cpu_graph_t;
@@ -44,6 +45,7 @@ typedef struct {
         cpu_graph_t *child; /* referenced, nobody else's */
         cpu_event_t *event; /* referenced */
         cpu_values_work_t values;
+        cpu_graph_memory_t *memory; /* referenced; of an allocation or a free */
     };
 } cpu_work_t;
 
@@ -59,6 +61,11 @@ CUresult cpu_work_event(CUgraphNodeType type, CUevent event, cpu_work_t *work);
 CUresult cpu_work_values(cpu_context_t *context, const CUstreamBatchMemOpParams *ops,
                          unsigned count, cpu_work_t *work);
 void cpu_work_empty(cpu_work_t *work);
+
+/* Memory of graphs; an allocation sets params->dptr, and belongs to the current context. A free names
+ * what an allocation gave. */
+CUresult cpu_work_mem_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *params, cpu_work_t *work);
+CUresult cpu_work_mem_free(uint64_t base, cpu_work_t *work);
 
 /* A kernel that is launched already: for capture. */
 CUresult cpu_work_launch(cpu_function_t *function, CUfunction handle,

@@ -195,6 +195,28 @@ static void limits_and_preferences_are_kept(void **state)
     OK(cu->cuProfilerStop());
 }
 
+/* The old way to count users of a context. */
+static void contexts_count_their_users(void **state)
+{
+    CUcontext first = *state, context, same, now;
+    CUexecAffinityParam affinity;
+    OK(cu->cuCtxCreate_v2(&context, 0, 0));
+    OK(cu->cuCtxAttach(&same, 0));
+    assert_ptr_equal(same, context);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuCtxAttach(NULL, 0));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuCtxAttach(&same, 1));
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cu->cuCtxDetach(first)); /* not the current one */
+    FAILS(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY,
+          cu->cuCtxGetExecAffinity(&affinity, CU_EXEC_AFFINITY_TYPE_SM_COUNT));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuCtxGetExecAffinity(NULL, CU_EXEC_AFFINITY_TYPE_SM_COUNT));
+    OK(cu->cuCtxDetach(context));
+    OK(cu->cuCtxSynchronize_v2(context)); /* one user is left */
+    OK(cu->cuCtxDetach(context));
+    OK(cu->cuCtxGetCurrent(&now));
+    assert_ptr_equal(now, first);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cu->cuCtxDetach(context));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +227,7 @@ int main(void)
         IN_CONTEXT(current_context_belongs_to_the_thread),
         IN_CONTEXT(destruction_takes_everything_along),
         IN_CONTEXT(limits_and_preferences_are_kept),
+        IN_CONTEXT(contexts_count_their_users),
     };
     return cmocka_run_group_tests(tests, device_setup, NULL);
 }

@@ -52,6 +52,7 @@ static void nothing_but_zeros(void **state)
                                        "cuDevicePrimaryCtxSetFlags_v2",
                                        "cuStreamQuery",
                                        "cuStreamSynchronize",
+                                       "cuDeviceGraphMemTrim",
                                        "cuProfilerStart",
                                        "cuProfilerStop",
                                        "cuMemFree_v2",
