@@ -265,6 +265,105 @@ static void test_deadlock(void **state)
     pt_new_context();
 }
 
+/* ---- warps in step, and out of it ---- */
+
+/* %r8: the cell of the thread to the right, in a circle. */
+#define RIGHT                                                                                      \
+    "mov.u32 %r7, 0; add.s32 %r8, %r1, 1; setp.lt.u32 %p1, %r8, %r2;\n"                            \
+    "selp.b32 %r8, %r8, 0, %p1; shl.b32 %r8, %r8, 2; add.s32 %r8, %r8, %r5;\n"
+
+enum { MANY_ROUNDS = 2500, SOME_ROUNDS = 40, WIDE_SIDE = 7 };
+
+static uint32_t many_rounds(uint32_t t, uint32_t n)
+{
+    uint32_t right = (t + 1) % n, v = 0;
+    for (uint32_t round = 0; round < MANY_ROUNDS; round++) {
+        v = v * 3 + round + right;
+    }
+    return v;
+}
+
+/* More barriers than a block passes without looking up. */
+static void test_many_rounds(void **state)
+{
+    static const unsigned BLOCKS[] = {33, 64, 256, 1000};
+    (void)state;
+    check("many rounds",
+          RIGHT "Round: add.s32 %r10, %r7, %r1; st.shared.u32 [%r4], %r10; bar.sync 0;\n"
+                "ld.shared.u32 %r11, [%r8]; mad.lo.s32 %r9, %r9, 3, %r11; bar.sync 0;\n"
+                "add.s32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 2500; @%p2 bra Round;",
+          BLOCKS, sizeof BLOCKS / sizeof BLOCKS[0], many_rounds);
+}
+
+static uint32_t sides_of_warps(uint32_t t, uint32_t n)
+{
+    uint32_t other = n - 1 - t;
+    return other * 3 + (t >> WIDE_SIDE & 1 ? 1000 : 2000) + other * 7;
+}
+
+/* Whole warps wait at other barriers than their neighbours; all meet behind. */
+static void test_sides_of_warps(void **state)
+{
+    static const char CODE[] =
+        "shr.u32 %r6, %r1, 7; and.b32 %r6, %r6, 1; setp.ne.u32 %p1, %r6, 0;\n"
+        "mul.lo.s32 %r7, %r1, 3; sub.s32 %r8, %r2, %r1; sub.s32 %r8, %r8, 1;\n"
+        "shl.b32 %r8, %r8, 2; add.s32 %r8, %r8, %r5; bar.sync 0;\n"
+        "st.shared.u32 [%r4], %r7; mul.lo.s32 %r10, %r1, 7; @%p1 bra Odd;\n"
+        "bar.sync 0; ld.shared.u32 %r9, [%r8]; add.s32 %r9, %r9, 2000; bar.sync 0;\n"
+        "st.shared.u32 [%r4], %r10; bra.uni Met;\n"
+        "Odd: bar.sync 0; ld.shared.u32 %r9, [%r8]; add.s32 %r9, %r9, 1000; bar.sync 0;\n"
+        "st.shared.u32 [%r4], %r10;\n"
+        "Met: bar.sync 0; ld.shared.u32 %r11, [%r8]; add.s32 %r9, %r9, %r11; bar.sync 0;";
+    (void)state;
+    check("sides of warps", CODE, ANY, ANY_COUNT, sides_of_warps);
+}
+
+static uint32_t half_leaves(uint32_t t, uint32_t n)
+{
+    uint32_t right = (t + 1) % n, v = 0;
+    for (uint32_t round = 0; round < SOME_ROUNDS; round++) {
+        v = v * 3 + (right * 2 < n ? round + right : right);
+    }
+    return t * 2 < n ? v : 0;
+}
+
+/* Behind the first barrier the upper half of the block ends. */
+static void test_half_leaves(void **state)
+{
+    (void)state;
+    check("half leaves",
+          RIGHT "st.shared.u32 [%r4], %r1; shl.b32 %r6, %r1, 1; bar.sync 0;\n"
+                "setp.ge.u32 %p3, %r6, %r2; @%p3 exit;\n"
+                "Round: add.s32 %r10, %r7, %r1; st.shared.u32 [%r4], %r10; bar.sync 0;\n"
+                "ld.shared.u32 %r11, [%r8]; mad.lo.s32 %r9, %r9, 3, %r11; bar.sync 0;\n"
+                "add.s32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 40; @%p2 bra Round;",
+          ANY, ANY_COUNT, half_leaves);
+}
+
+static uint32_t one_apart(uint32_t t, uint32_t n)
+{
+    uint32_t right = (t + 1) % n, v = 0;
+    for (uint32_t round = 0; round < SOME_ROUNDS; round++) {
+        v = v * 3 + round + right + (round * 29 % n == t ? 100000 : 0);
+    }
+    return v;
+}
+
+/* In each round another thread waits at a barrier of its own, and its warp goes on in parts. */
+static void test_one_apart(void **state)
+{
+    (void)state;
+    check("one apart",
+          RIGHT "Round: mul.lo.s32 %r6, %r7, 29; rem.u32 %r6, %r6, %r2; mov.u32 %r12, 0;\n"
+                "setp.eq.u32 %p1, %r6, %r1; add.s32 %r10, %r7, %r1; st.shared.u32 [%r4], %r10;\n"
+                "@%p1 bra Alone; bar.sync 0; bra.uni Met;\n"
+                "Alone: bar.sync 0; mov.u32 %r12, 100000;\n"
+                "Met: ld.shared.u32 %r11, [%r8]; add.s32 %r11, %r11, %r12;\n"
+                "mad.lo.s32 %r9, %r9, 3, %r11; bar.sync 0;\n"
+                "add.s32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 40; @%p2 bra Round;",
+          ANY, ANY_COUNT, one_apart);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +376,10 @@ int main(void)
         cmocka_unit_test(test_partial_warp),
         cmocka_unit_test(test_pipeline),
         cmocka_unit_test(test_halves_of_warps),
+        cmocka_unit_test(test_many_rounds),
+        cmocka_unit_test(test_sides_of_warps),
+        cmocka_unit_test(test_half_leaves),
+        cmocka_unit_test(test_one_apart),
         cmocka_unit_test(test_deadlock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,6 +208,7 @@ static gb_status_t write_blob(const job_t *job, const cpu_jit_options_t *o, void
         .local_bytes = (uint32_t)((f->local_size + 15) & ~(uint64_t)15),
         .checked = !o->unchecked,
         .spins = gen_spins(gen),
+        .steps = gen_steps(gen),
         .stack_bytes = (uint32_t)job->stack_bytes,
     };
     uint8_t *at = p + sizeof h;

@@ -19,7 +19,7 @@
 
 #define CPU_CODE_MAGIC 0x4b4c4247u /* "GBLK" */
 /* Changes with the blob's layout, with cpu_launch_t and with cpu_helpers_t. */
-#define CPU_CODE_VERSION 13u
+#define CPU_CODE_VERSION 14u
 
 #define CPU_BARRIERS 32u   /* barriers of a CTA: PTX has 16, and there is one for barrier.cluster */
 #define CPU_MAX_STRIPS 16u /* of a group */
@@ -73,7 +73,7 @@ typedef struct {
     uint32_t
         stack_bytes;    /* of local_bytes: what recursion may use; 0: the kernel does not recurse */
     uint32_t exchanges; /* 1: one thread wide, and lanes of a warp meet as exchange.h says */
-    uint32_t reserved;
+    uint32_t steps;     /* 1: its groups can run in step */
 } cpu_code_header_t;
 
 /* How a CTA's threads become strips of W lanes and groups of G strips.
@@ -189,6 +189,13 @@ struct cpu_launch {
     /* per launch */
     const cpu_services_t *services; /* NULL: nothing is printed, and the heap is empty */
     void *services_user;
+    /* between cpu_code_run_cta and code whose groups run in step (gen_step.c) */
+    uint32_t step_groups; /* to the code: so many do; 0: only the group that it is called for */
+    uint32_t step_rounds; /* to the code: barriers until it comes back in any case */
+    uint32_t
+        step_group; /* from the code: the group that has stopped, or step_groups: all have ended; */
+    int32_t step_before; /* states of those behind it, */
+    int32_t step_after;  /* and of those before it */
 };
 
 typedef struct {

@@ -5,7 +5,10 @@
  * threads is complete when no thread of any living group is elsewhere: whoever is not waiting has
  * ended. A barrier with a count is complete when that many threads have come, a warp of which no
  * thread is elsewhere counting as a whole; such kernels are compiled with one warp per group. When
- * some rounds have passed in which all groups only gave way, the CTA does. */
+ * some rounds have passed in which all groups only gave way, the CTA does.
+ *
+ * While all groups are at the same place with all their threads, the code does all of this by itself
+ * (gen_step.c), and comes back when they no longer are. */
 #include "gpu-proxy/cpu/jit/code.h"
 #include "gpu-proxy/cpu/jit/exchange.h"
 
@@ -167,13 +170,77 @@ static bool exchanges_advance(const cpu_code_t *code, cpu_launch_t *launch, uint
             (!others && cpu_exchange_advance(code, launch, groups, true)));
 }
 
+/* Do all groups wait with all their threads at the same place, or have not begun? */
+static bool is_in_step(const cpu_code_t *code, const cpu_launch_t *launch, uint32_t groups)
+{
+    const cpu_code_header_t *c = &code->header;
+    int32_t state = head_of(code, launch, 0)->state, parted = (int32_t)c->state_count - 1;
+    if (!c->steps || state < 0 || state >= parted) {
+        return false;
+    }
+    for (uint32_t g = 0; g < groups; g++) {
+        const cpu_context_head_t *h = head_of(code, launch, g);
+        if (h->state != state || (state != 0) != (h->waits != 0) || h->yielded) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What the code has left out while groups ran in step: who waits where. */
+static void settle_groups(const cpu_code_t *code, cpu_launch_t *launch, uint32_t groups, int32_t s)
+{
+    uint32_t threads = code->header.width * code->header.strips;
+    for (uint32_t g = 0; g < groups; g++) {
+        cpu_context_head_t *h = head_of(code, launch, g);
+        if (g == launch->step_group) {
+            h->state = s;
+            continue;
+        }
+        bool stopped = g < launch->step_group;
+        h->state = stopped ? launch->step_after : launch->step_before;
+        h->waits = stopped && h->state >= 0;
+        h->living = h->barriers[0].came = h->waits ? threads : 0;
+        h->barriers[0].expected = 0;
+    }
+}
+
+/* Runs groups that are in step, until they no longer are. Gives CPU_STATE_DONE if all have ended, 0 if not. */
+static int32_t run_in_step(const cpu_code_t *code, cpu_launch_t *launch, uint32_t groups)
+{
+    uint32_t state = (uint32_t)head_of(code, launch, 0)->state;
+    for (uint32_t g = 0; g < groups; g++) {
+        cpu_context_head_t *h = head_of(code, launch, g);
+        h->waits = h->released = h->barriers[0].came = 0;
+    }
+    launch->step_groups = groups;
+    int32_t s = code->entry(launch, launch->context, 0, state);
+    launch->step_groups = 0;
+    if (s < CPU_STATE_DONE || (s == CPU_STATE_DONE && launch->step_group == groups)) {
+        return s;
+    }
+    settle_groups(code, launch, groups, s);
+    return 0;
+}
+
 static cpu_run_t run_rounds(const cpu_code_t *code, cpu_launch_t *launch, uint32_t patience)
 {
     uint32_t groups = group_count(code, launch), idle = 0;
-    launch->moved = 0;
+    launch->moved = launch->step_groups = 0;
+    launch->step_rounds = ROUNDS;
     for (uint32_t round = 1;; round++) {
         uint32_t living = 0, gave_way = 0;
         bool moved = false;
+        if (is_in_step(code, launch, groups)) {
+            int32_t s = run_in_step(code, launch, groups);
+            if (s != 0) {
+                return s == CPU_STATE_DONE ? CPU_RUN_OK : run_result(launch, s);
+            }
+            launch->moved = 1;
+            if (launch->step_rounds == 0) {
+                return CPU_RUN_YIELDED;
+            }
+        }
         for (uint32_t g = 0; g < groups; g++) {
             cpu_context_head_t *h = head_of(code, launch, g);
             if (can_run(h)) {

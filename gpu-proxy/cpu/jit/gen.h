@@ -21,6 +21,7 @@
  * gen_home.c     registers that outlast a barrier
  * gen_ahead.c    loops whose addresses are checked ahead; gen_lines.c: how addresses go on
  * gen_setup.c    launch values, strips and groups
+ * gen_step.c     groups in step, from barrier to barrier
  * gen_barrier.c  leaving and coming back: at barriers; gen_yield.c: in spin loops; gen_context.c
  * gen_atom.c     atomic operations; gen_atom_fast.c: in line, without a helper
  * gen_sync.c     where the lanes of a warp wait for each other; gen_exchange.c: one by one
@@ -136,6 +137,7 @@ bool gen_function(cpu_gen_t *gen);
 uint32_t gen_state_count(const cpu_gen_t *gen);
 uint32_t gen_context_bytes(const cpu_gen_t *gen);
 bool gen_spins(const cpu_gen_t *gen); /* in some loop threads may wait for others */
+bool gen_steps(const cpu_gen_t *gen); /* groups of a CTA may run in step */
 /* Leaves the function with a state if `failed` (i1) holds; goes on in a new block. */
 void gen_return_if(cpu_gen_t *gen, val_t failed, val_t state);
 block_t gen_block(cpu_gen_t *gen, const char *name);

@@ -151,6 +151,13 @@ static void wait_at_barrier(cpu_gen_t *gen, const ptx_instr_t *i)
 void gen_barrier_stop(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
 {
     const ptx_instr_t *i = &gen->f->instrs[n->last];
+    val_t state = LLVMConstInt(gen->i32, number_of(gen, b) + 1, 0);
+    if (n->succ[0] != CPU_NODE_EXIT) {
+        gen_copy_registers(gen, gen->a->live_in[n->succ[0]], true);
+    }
+    if (gen->flow->steps) {
+        gen_step_stop(gen, state);
+    }
     if (i->op == PTX_OP_BAR) {
         wait_at_barrier(gen, i);
     } else {
@@ -158,10 +165,7 @@ void gen_barrier_stop(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
                    LLVMConstInt(gen->i32, CPU_WAITS_EXCHANGE, 0));
         gen_exchange_stop(gen, i);
     }
-    if (n->succ[0] != CPU_NODE_EXIT) {
-        gen_copy_registers(gen, gen->a->live_in[n->succ[0]], true);
-    }
-    LLVMBuildRet(gen->b, LLVMConstInt(gen->i32, number_of(gen, b) + 1, 0));
+    LLVMBuildRet(gen->b, state);
 }
 
 void gen_barrier_resume(cpu_gen_t *gen, uint32_t k)
@@ -169,7 +173,7 @@ void gen_barrier_resume(cpu_gen_t *gen, uint32_t k)
     uint32_t b = gen->flow->barriers[k];
     const cpu_node_t *n = &gen->a->nodes[b];
     if (n->succ[0] == CPU_NODE_EXIT) {
-        LLVMBuildRet(gen->b, gen_state_value(gen, CPU_STATE_DONE));
+        gen_done(gen);
         return;
     }
     gen_copy_registers(gen, gen->a->live_in[n->succ[0]], false);

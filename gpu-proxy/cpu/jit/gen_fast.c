@@ -13,7 +13,7 @@ static void fast_jump(cpu_gen_t *gen, uint32_t from, uint32_t to)
         return;
     }
     if (to == CPU_NODE_EXIT) {
-        LLVMBuildRet(gen->b, gen_state_value(gen, CPU_STATE_DONE));
+        gen_done(gen);
         return;
     }
     if (to <= from) {

@@ -43,7 +43,7 @@ static val_t strips_per_row(cpu_gen_t *gen)
 }
 
 /* Mirrors cpu_strip_at. */
-static void place_strips(cpu_gen_t *gen)
+void gen_place_strips(cpu_gen_t *gen)
 {
     uint32_t layout = gen->a->config.layout;
     val_t per_row = layout == CPU_LAYOUT_WARPS ? NULL : strips_per_row(gen);
@@ -85,7 +85,6 @@ void gen_setup(cpu_gen_t *gen)
     gen->window_base = field(gen, offsetof(cpu_launch_t, window_base), gen->i64);
     gen->window_bytes = field(gen, offsetof(cpu_launch_t, window_bytes), gen->i64);
     lengths(gen);
-    place_strips(gen);
     gen->buffer = gen_alloca(gen, LLVMArrayType2(gen->i8, BUFFER_BYTES), 64);
 }
 

@@ -4,6 +4,15 @@
 
 #include "gpu-proxy/cpu/jit/gen.h"
 
+/* Groups in step (gen_step.c). */
+typedef struct {
+    val_t groups;        /* i32: so many; 0: this one runs alone */
+    val_t offset;        /* i64: from the first group's context to the present one's */
+    val_t before, after; /* i32: states in which groups begin the round, and end it */
+    block_t again;       /* the next group begins */
+    block_t ended;       /* a group has ended; NULL: not generated so far */
+} gen_step_t;
+
 typedef struct gen_flow {
     bool need_fast, need_masks;
     block_t *fast, *test, *run, *after;
@@ -32,6 +41,8 @@ typedef struct gen_flow {
     uint32_t *calm;                /* per node: the loop without barriers that has inner slots */
     cpu_bits_t *touched, *written; /* per such loop: registers */
     block_t *inside;               /* per header of one: where its iterations begin */
+    bool steps;                    /* groups of a CTA may run in step */
+    gen_step_t step;
 } gen_flow_t;
 
 /* gen_flow.c: masks of lanes, and what both ways of running a node need */
@@ -79,6 +90,7 @@ bool gen_ahead_covers(const cpu_gen_t *gen, const ptx_instr_t *i);
 
 /* gen_setup.c: launch values, and which lanes have threads */
 void gen_setup(cpu_gen_t *gen);
+void gen_place_strips(cpu_gen_t *gen);            /* of gen->group */
 bool gen_group_is_full(const cpu_gen_t *gen);     /* every lane of every group has a thread */
 bool gen_group_may_be_full(const cpu_gen_t *gen); /* of some group */
 val_t gen_valid_lanes(cpu_gen_t *gen, unsigned g);
@@ -102,6 +114,15 @@ void gen_barrier_arrive_masked(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n);
 void gen_barrier_resume(cpu_gen_t *gen, uint32_t k);
 void gen_barrier_save(cpu_gen_t *gen);    /* who waits where */
 void gen_barrier_release(cpu_gen_t *gen); /* who may go on does, the others wait as before */
+
+/* gen_step.c: groups in step */
+bool gen_step_possible(const cpu_gen_t *gen);
+void gen_step_begin(cpu_gen_t *gen); /* behind gen_setup, where each group begins */
+/* The group stops with all its lanes, to go on in `state` (a constant). What is generated behind that is
+ * for the case that the function is left. */
+void gen_step_stop(cpu_gen_t *gen, val_t state);
+void gen_step_leave(cpu_gen_t *gen); /* the function is left otherwise */
+void gen_done(cpu_gen_t *gen);       /* the group has ended */
 
 /* gen_exchange.c: thread by thread, before and after a meeting of lanes */
 void gen_exchange_stop(cpu_gen_t *gen, const ptx_instr_t *i);

@@ -88,6 +88,7 @@ static void leave_parted(cpu_gen_t *gen, int64_t flags)
                        gen_spinning_at(gen, j / gen->G, j % gen->G));
     }
     gen_copy_registers(gen, w->saved_parts, true);
+    gen_step_leave(gen);
     LLVMBuildRet(gen->b, gen_state_value(gen, gen_state_parted(gen) | flags));
 }
 
@@ -156,7 +157,7 @@ void gen_yield_done(cpu_gen_t *gen)
         leave_parted(gen, 0);
     }
     LLVMPositionBuilderAtEnd(gen->b, end);
-    LLVMBuildRet(gen->b, gen_state_value(gen, CPU_STATE_DONE));
+    gen_done(gen);
 }
 
 void gen_yield_resume(cpu_gen_t *gen)
