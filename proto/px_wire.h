@@ -35,6 +35,10 @@ enum {
     PX_OP_EXCHANGE_CALL,  /* reply: px_wire_exchange_t, bytes -> bytes */
     PX_OP_EXCHANGE_POST,  /* async: px_wire_exchange_t, bytes */
     PX_OP_GRAPH_NODE,     /* async: px_wire_node_t, its dependencies, its body (px_wire_graph.h) */
+    PX_OP_SHARED_MAP,     /* reply: u64 base, u64 size, u64 context: device memory there */
+    PX_OP_SHARED_UNMAP,   /* async: u64 base, u64 size */
+    PX_OP_SHARED_UP,      /* async: px_wire_copy_t, bytes: at once, in the order of no stream */
+    PX_OP_SHARED_DOWN,    /* reply: px_wire_copy_t -> pieces: at once, in the order of no stream */
     PX_OP_BOX_UP,         /* async: px_wire_box_t, bytes: packed rows to its dst */
     PX_OP_BOX_DOWN,       /* reply: px_wire_box_t -> pieces: packed rows of its src */
     PX_OP_END,

@@ -7,6 +7,7 @@
 
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_array.h"
+#include "gpu-proxy/client/rc_shared.h"
 
 enum { BAND = 4 << 20 }; /* bytes that wait here on their way between two sessions or into rows */
 
@@ -45,7 +46,14 @@ static CUresult place_in_memory(rc_side_t *side, CUmemorytype type, const rc_box
     side->x = side->y = side->z = 0;
     side->host = NULL;
     side->device = 0;
-    int device = rc_block_find(first, &block) && block.kind != RC_BLOCK_HOST;
+    int known = rc_block_find(first, &block) && block.kind != RC_BLOCK_REGISTERED;
+    if (known && block.kind == RC_BLOCK_HOST && type == CU_MEMORYTYPE_DEVICE) {
+        CUresult result = rc_shared_open(first);
+        if (result)
+            return result;
+    }
+    /* Page-locked memory is copied like any other until kernels may write it. */
+    int device = known && (block.kind != RC_BLOCK_HOST || rc_shared_is_open(first));
     if (type == CU_MEMORYTYPE_DEVICE && !device)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device) {

@@ -5,6 +5,7 @@
 #include "common/cuda/gb_cuda_error.h"
 #include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_pool.h"
+#include "gpu-proxy/client/rc_shared.h"
 
 CUresult rc_begin(rc_call_t *call)
 {
@@ -97,11 +98,16 @@ CUresult rc_use_range(rc_call_t *call, CUdeviceptr address, uint64_t count, uint
     if (count == 0)
         return CUDA_SUCCESS;
     uint64_t size = count * unit;
-    if (!rc_block_find(address, &block) || block.kind == RC_BLOCK_HOST)
+    if (!rc_block_find(address, &block) || block.kind == RC_BLOCK_REGISTERED)
         return CUDA_ERROR_INVALID_VALUE;
     if (size > block.range.size - (address - block.range.start))
         return CUDA_ERROR_INVALID_VALUE;
-    rc_session_t *place = block.device->session;
+    rc_session_t *place = block.context->session;
+    if (block.kind == RC_BLOCK_HOST) {
+        CUresult result = rc_shared_open(address);
+        if (result)
+            return result;
+    }
     if ((call->owner && call->owner->session != place) || (call->place && call->place != place))
         return CUDA_ERROR_INVALID_VALUE;
     call->place = place;
@@ -171,6 +177,7 @@ CUresult rc_post_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_siz
         if (done)
             return taken;
     }
+    rc_shared_before(call->session, call->lane, op);
     CUresult result =
         rc_send(call->session, call->lane, context_of(call), op, a, a_size, b, b_size);
     if (call->event && (op == GB_OP_cuEventRecord || op == GB_OP_cuEventRecordWithFlags))
@@ -186,6 +193,7 @@ CUresult rc_post_bulk(rc_call_t *call, uint16_t op, const void *a, size_t a_size
 {
     if (!call->session)
         return CUDA_ERROR_INVALID_CONTEXT;
+    rc_shared_before(call->session, call->lane, op);
     return rc_send_bulk(call->session, call->lane, context_of(call), op, a, a_size, b, b_size);
 }
 
@@ -231,8 +239,10 @@ CUresult rc_ask_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_size
             return refused;
     }
     uint64_t mark = rc_pool_mark();
+    rc_shared_before(call->session, call->lane, op);
     CUresult result = rc_send_and_wait(call->session, call->lane, context_of(call), op, a, a_size,
                                        b, b_size, waiter);
+    rc_shared_after(call->session, op, result);
     if (result)
         stick(call, result, waiter->late);
     else

@@ -5,6 +5,7 @@
 #include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_pool.h"
+#include "gpu-proxy/client/rc_shared.h"
 
 static _Atomic uint64_t next_id = 1;
 
@@ -29,6 +30,7 @@ static void forget(rc_object_t *context)
     rc_blocks_drop(context);
     rc_textures_drop(context);
     rc_pool_forget_context(context);
+    rc_shared_drop(context);
 }
 
 static void end_context(rc_object_t *context)

@@ -4,6 +4,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_launch.h"
+#include "gpu-proxy/client/rc_shared.h"
 
 CUresult rc_launch_check(const rc_object_t *context, const px_wire_launch_t *l, rc_function_t *f)
 {
@@ -116,6 +117,8 @@ static CUresult launch(CUfunction handle, px_wire_launch_t *l, CUstream stream, 
     const void *bytes;
     result = rc_launch_pack(f, values, extra, f->param_bytes <= sizeof(small) ? small : large,
                             &bytes, &l->params);
+    if (!result)
+        result = rc_shared_open_all(bytes, l->params);
     if (result)
         return result;
     if (rc_capture_any()) {

@@ -115,6 +115,13 @@ CUresult rc_window_agree(rc_session_t *session, rc_lane_t *lane, rc_device_t *de
     return result;
 }
 
+static _Atomic uint64_t ids = 1;
+
+static int on_host(rc_block_kind_t kind)
+{
+    return kind == RC_BLOCK_HOST || kind == RC_BLOCK_REGISTERED;
+}
+
 static CUresult add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_object_t *context,
                     unsigned flags, struct rc_arena *arena)
 {
@@ -125,9 +132,10 @@ static CUresult add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_obje
     block->range.size = size;
     block->kind = kind;
     block->context = context;
-    block->device = kind == RC_BLOCK_HOST ? NULL : context->context_.device;
+    block->device = on_host(kind) ? NULL : context->context_.device;
     block->flags = flags;
     block->arena = arena;
+    block->id = atomic_fetch_add(&ids, 1);
     pthread_mutex_lock(&rc.memory_lock);
     gb_range_t *before = gb_ranges_find(&rc.memory, start);
     int known = before != NULL;
@@ -161,6 +169,17 @@ int rc_block_find(uint64_t address, rc_block_t *out)
     return node != NULL;
 }
 
+int rc_block_overlaps(uint64_t start, uint64_t size)
+{
+    pthread_mutex_lock(&rc.memory_lock);
+    gb_range_t *below = gb_ranges_below(&rc.memory, start);
+    gb_range_t *above = gb_ranges_above(&rc.memory, start);
+    int overlaps =
+        (below && start - below->start < below->size) || (above && above->start - start < size);
+    pthread_mutex_unlock(&rc.memory_lock);
+    return overlaps;
+}
+
 int rc_block_take(rc_block_kind_t kind, uint64_t start, rc_block_t *out)
 {
     pthread_mutex_lock(&rc.memory_lock);
@@ -183,7 +202,7 @@ void rc_blocks_drop(rc_object_t *context)
     for (gb_range_t *node = gb_ranges_above(&rc.memory, 0); node;) {
         uint64_t at = node->start;
         rc_block_t *block = (rc_block_t *)node;
-        if (block->context == context && block->kind != RC_BLOCK_HOST) {
+        if (block->context == context) {
             gb_ranges_remove(&rc.memory, node);
             free(block);
         }
@@ -198,5 +217,5 @@ int rc_is_device_address(uint64_t address)
     for (int i = 0; i < rc.device_count; i++)
         if (address - rc.devices[i].window < rc.devices[i].window_size)
             return 1;
-    return rc_block_find(address, &block) && block.kind != RC_BLOCK_HOST;
+    return rc_block_find(address, &block) && !on_host(block.kind);
 }

@@ -1,12 +1,12 @@
 /* Allocation, copies, pointers. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_box.h"
 #include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_pool.h"
+#include "gpu-proxy/client/rc_shared.h"
 
 enum { PITCH_ALIGN = 512 };
 
@@ -60,6 +60,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     result = rc_capture_unsafe();
     if (result)
         return result;
+    if (rc_block_take(RC_BLOCK_MANAGED, dptr, &block))
+        return rc_shared_release(&block);
     if (!rc_block_take(RC_BLOCK_DEVICE, dptr, &block))
         return CUDA_ERROR_INVALID_VALUE;
     if (block.arena) { /* it is used again when the whole device has come past this point */
@@ -89,72 +91,24 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     return result;
 }
 
-/* ---- host memory: ordinary pages of this process ---- */
-
-CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
-{
-    rc_call_t call;
-    unsigned known =
-        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-    CUresult result = rc_begin_in_context(&call);
-    if (result)
-        return result;
-    if (!pp || bytesize == 0 || (Flags & ~known))
-        return CUDA_ERROR_INVALID_VALUE;
-    result = rc_capture_unsafe();
-    if (result)
-        return result;
-    if (bytesize > SIZE_MAX / 2)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    void *memory = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result =
-        rc_block_add(RC_BLOCK_HOST, (uint64_t)(uintptr_t)memory, bytesize, call.context, Flags);
-    if (result)
-        munmap(memory, bytesize);
-    else
-        *pp = memory;
-    return result;
-}
-
-CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
-{
-    return cuMemHostAlloc(pp, bytesize, 0);
-}
-
-CUresult cuMemFreeHost(void *p)
-{
-    rc_block_t block;
-    CUresult result = rc_check();
-    if (result)
-        return result;
-    if (!p)
-        return CUDA_SUCCESS;
-    if (!rc_block_take(RC_BLOCK_HOST, (uint64_t)(uintptr_t)p, &block))
-        return CUDA_ERROR_INVALID_VALUE;
-    munmap(p, block.range.size);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
-{
-    rc_block_t block;
-    CUresult result = rc_check();
-    if (result)
-        return result;
-    if (!pFlags || !rc_block_find((uint64_t)(uintptr_t)p, &block) || block.kind != RC_BLOCK_HOST)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pFlags = block.flags;
-    return CUDA_SUCCESS;
-}
-
 /* ---- copies ---- */
 
 static CUresult use_copy(rc_call_t *call, CUstream stream, px_wire_copy_t *copy)
 {
     CUresult result = rc_begin(call);
     return result ? result : rc_use_stream(call, stream, &copy->stream);
+}
+
+/* Device memory that may belong to another session than the stream; refused if it is none. */
+static CUresult copy_row(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+    rc_box_t box;
+    CUDA_MEMCPY3D row = rc_box_row(bytes);
+    row.dstMemoryType = row.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    row.dstDevice = dst;
+    row.srcDevice = src;
+    CUresult result = rc_box_describe(&row, &box);
+    return result ? result : rc_box_copy(&box, stream);
 }
 
 /* The bytes have left this process, or a copy of them waits in the batch, when it returns. */
@@ -174,6 +128,8 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t
         result = rc_capture_enter(&call, &captured);
     if (!result && captured)
         return rc_capture_copy(&call, dstDevice, (uint64_t)(uintptr_t)srcHost, ByteCount);
+    if (!result && ByteCount && rc_shared_is_open((uint64_t)(uintptr_t)srcHost))
+        return copy_row(dstDevice, (CUdeviceptr)(uintptr_t)srcHost, ByteCount, hStream);
     const uint8_t *from = srcHost;
     for (size_t done = 0; done < ByteCount && !result; done += copy.size) {
         copy.dst = dst + done;
@@ -187,10 +143,17 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t
     return result;
 }
 
+/* What kernels share is copied by the device: done before it may change here. */
+static CUresult finish(CUresult result, uint64_t host)
+{
+    return result || !rc_shared_is_open(host) ? result : cuStreamSynchronize(NULL);
+}
+
 /* As for pageable memory everywhere: it may return once the bytes are staged. */
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
-    return cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, NULL);
+    return finish(cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, NULL),
+                  (uint64_t)(uintptr_t)srcHost);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
@@ -211,6 +174,8 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
         return rc_capture_copy(&call, (uint64_t)(uintptr_t)dstHost, srcDevice, ByteCount);
     if (result || ByteCount == 0)
         return result;
+    if (rc_shared_is_open((uint64_t)(uintptr_t)dstHost))
+        return copy_row((CUdeviceptr)(uintptr_t)dstHost, srcDevice, ByteCount, hStream);
     copy.size = ByteCount;
     result = rc_ask_bytes(&call, GB_OP_cuMemcpyDtoHAsync_v2, &copy, sizeof(copy), NULL, 0, &waiter);
     rc_waiter_done(&waiter);
@@ -219,19 +184,8 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
 
 CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    return cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, NULL);
-}
-
-/* Device memory that may belong to another session than the stream; refused if it is none. */
-static CUresult copy_row(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
-{
-    rc_box_t box;
-    CUDA_MEMCPY3D row = rc_box_row(bytes);
-    row.dstMemoryType = row.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    row.dstDevice = dst;
-    row.srcDevice = src;
-    CUresult result = rc_box_describe(&row, &box);
-    return result ? result : rc_box_copy(&box, stream);
+    return finish(cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, NULL),
+                  (uint64_t)(uintptr_t)dstHost);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
@@ -286,41 +240,42 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
-    return cuMemcpyAsync(dst, src, ByteCount, NULL);
+    return finish(finish(cuMemcpyAsync(dst, src, ByteCount, NULL), dst), src);
 }
 
-/* Nothing tells a finished memset from a queued one, so the synchronous ones are queued too. */
+/* Nothing tells a finished memset from a queued one, so the synchronous ones are queued too, but for those
+ * of memory that the host sees. */
 CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 {
-    return cuMemsetD8Async(dstDevice, uc, N, NULL);
+    return finish(cuMemsetD8Async(dstDevice, uc, N, NULL), dstDevice);
 }
 
 CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 {
-    return cuMemsetD16Async(dstDevice, us, N, NULL);
+    return finish(cuMemsetD16Async(dstDevice, us, N, NULL), dstDevice);
 }
 
 CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 {
-    return cuMemsetD32Async(dstDevice, ui, N, NULL);
+    return finish(cuMemsetD32Async(dstDevice, ui, N, NULL), dstDevice);
 }
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                          size_t Height)
 {
-    return cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, NULL);
+    return finish(cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, NULL), dstDevice);
 }
 
 CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                           size_t Height)
 {
-    return cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, NULL);
+    return finish(cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, NULL), dstDevice);
 }
 
 CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                           size_t Height)
 {
-    return cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, NULL);
+    return finish(cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, NULL), dstDevice);
 }
 
 /* ---- pointers ---- */
@@ -338,59 +293,4 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     if (psize)
         *psize = block.range.size;
     return CUDA_SUCCESS;
-}
-
-static CUresult describe(const rc_block_t *block, CUpointer_attribute attribute, CUdeviceptr ptr,
-                         void *data)
-{
-    int host = block->kind == RC_BLOCK_HOST;
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = rc_handle(block->context);
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        if (host)
-            return CUDA_ERROR_INVALID_VALUE;
-        *(CUdeviceptr *)data = ptr;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!host)
-            return CUDA_ERROR_INVALID_VALUE;
-        *(void **)data = (void *)(uintptr_t)ptr;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(int *)data = 0;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = block->context->context_.ordinal;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)data = block->range.start;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = block->range.size;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data = rc_pool_of(block);
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(int *)data = 1;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-}
-
-CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
-{
-    rc_block_t block;
-    CUresult result = rc_check();
-    if (result)
-        return result;
-    if (!data || !rc_block_find(ptr, &block))
-        return CUDA_ERROR_INVALID_VALUE;
-    return describe(&block, attribute, ptr, data);
 }

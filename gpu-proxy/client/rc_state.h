@@ -180,6 +180,10 @@ struct rc_session {
     uint8_t *buffer;
     size_t start, end;
 
+    /* Counts frames that make the device work, and how many of them were done at the last wait for all:
+     * kept while memory is shared (rc_shared.h). */
+    _Atomic uint64_t work, work_done;
+
     pthread_mutex_t hash_lock;
     uint8_t (*hashes)[PX_WIRE_HASH]; /* images that the session has */
     size_t hash_count;
@@ -263,7 +267,13 @@ CUresult rc_check(void);
 rc_device_t *rc_device(CUdevice device);
 
 /* ---- memory (rc_memory.c): thread-safe ---- */
-typedef enum { RC_BLOCK_DEVICE = 1, RC_BLOCK_HOST = 2, RC_BLOCK_GLOBAL = 4 } rc_block_kind_t;
+typedef enum {
+    RC_BLOCK_DEVICE = 1,
+    RC_BLOCK_HOST = 2,
+    RC_BLOCK_GLOBAL = 4,
+    RC_BLOCK_MANAGED = 8,
+    RC_BLOCK_REGISTERED = 16
+} rc_block_kind_t;
 
 typedef struct {
     gb_range_t range;
@@ -272,6 +282,7 @@ typedef struct {
     rc_device_t *device; /* NULL for host memory */
     unsigned flags;
     struct rc_arena *arena; /* of a memory pool; NULL: of none */
+    uint64_t id;            /* unique in the process */
 } rc_block_t;
 
 CUresult rc_block_add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_object_t *context,
@@ -281,6 +292,8 @@ CUresult rc_block_add_to(struct rc_arena *arena, uint64_t start, uint64_t size,
                          rc_object_t *context);
 /* Copies the block that holds `address`; 0 if none does. */
 int rc_block_find(uint64_t address, rc_block_t *out);
+/* 1 if a block has one of these bytes. */
+int rc_block_overlaps(uint64_t start, uint64_t size);
 /* Takes out the block of `kind` that starts there; 0 if there is none. */
 int rc_block_take(rc_block_kind_t kind, uint64_t start, rc_block_t *out);
 void rc_blocks_drop(rc_object_t *context);

@@ -1,7 +1,7 @@
 /* Contexts, and what synchronises a whole one. */
 #include <stdlib.h>
 
-#include "gpu-proxy/session/px_state.h"
+#include "gpu-proxy/session/px_shared.h"
 
 CUresult px_make_current(px_call_t *call)
 {
@@ -47,6 +47,7 @@ static CUresult enter(px_call_t *call, uint64_t number, int device, int primary,
         context->device = device;
         context->primary = primary;
         atomic_store(&context->late, 0);
+        context->pages = NULL;
         atomic_store(&context->handle, handle);
     }
     pthread_mutex_unlock(&s->lock);
@@ -123,6 +124,7 @@ void px_context_clear(px_session_t *s, px_context_t *context)
             if (lane->own[k].context == context)
                 lane->own[k--] = lane->own[--lane->own_count];
     }
+    px_shared_orphan(s, context);
     if (s->devices[context->device].heap)
         px_heap_give_all(s->devices[context->device].heap, context->number);
     px_report_memory(s);
@@ -154,7 +156,10 @@ CUresult px_do_cuDevicePrimaryCtxRelease_v2(px_call_t *call)
     CUcontext handle;
     CUdevice ordinal;
     CUresult result = leave(call, call->args[0], 1, &handle, &ordinal);
-    return result ? result : call->cuda->cuDevicePrimaryCtxRelease_v2(ordinal);
+    if (!result)
+        result = call->cuda->cuDevicePrimaryCtxRelease_v2(ordinal);
+    px_shared_sweep(call->session);
+    return result;
 }
 
 /* u64 device, u64 context or 0; the client makes a new one when it retains it again */
@@ -174,6 +179,7 @@ CUresult px_do_cuDevicePrimaryCtxReset_v2(px_call_t *call)
     atomic_fetch_add(&call->session->context_epoch, 1);
     if (handle) /* a reset does not release */
         call->cuda->cuDevicePrimaryCtxRelease_v2(slot->ordinal);
+    px_shared_sweep(call->session);
     return result;
 }
 
@@ -182,7 +188,10 @@ CUresult px_do_cuCtxDestroy_v2(px_call_t *call)
     CUcontext handle;
     CUdevice ordinal;
     CUresult result = leave(call, call->args[0], 0, &handle, &ordinal);
-    return result ? result : call->cuda->cuCtxDestroy_v2(handle);
+    if (!result)
+        result = call->cuda->cuCtxDestroy_v2(handle);
+    px_shared_sweep(call->session);
+    return result;
 }
 
 /* u64 context */

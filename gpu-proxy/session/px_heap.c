@@ -389,6 +389,13 @@ void px_heap_passed(px_heap_t *heap, uint64_t mark)
     pthread_mutex_unlock(&heap->lock);
 }
 
+void px_heap_trim(px_heap_t *heap)
+{
+    pthread_mutex_lock(&heap->lock);
+    trim(heap, 0);
+    pthread_mutex_unlock(&heap->lock);
+}
+
 uint64_t px_heap_used(px_heap_t *heap)
 {
     pthread_mutex_lock(&heap->lock);

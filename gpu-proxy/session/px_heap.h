@@ -42,6 +42,9 @@ void px_heap_give_all(px_heap_t *heap, uint32_t owner);
 uint64_t px_heap_mark(px_heap_t *heap);
 void px_heap_passed(px_heap_t *heap, uint64_t mark);
 
+/* Gives mappings that are free back to the driver, for others to use. */
+void px_heap_trim(px_heap_t *heap);
+
 /* Bytes handed out; bytes that are mapped but free. */
 uint64_t px_heap_used(px_heap_t *heap);
 uint64_t px_heap_spare(px_heap_t *heap);

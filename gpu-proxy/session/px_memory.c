@@ -6,15 +6,19 @@
 
 enum { FETCH_MOST = 64 << 10 }; /* bytes that the dispatcher copies to the client itself */
 
-void px_report_memory(px_session_t *s)
+uint64_t px_memory_used(px_session_t *s)
 {
-    uint64_t used = 0;
-    if (!s->config->used)
-        return;
+    uint64_t used = s->shared_bytes;
     for (int i = 0; i < s->device_count; i++)
         if (s->devices[i].heap)
             used += px_heap_used(s->devices[i].heap);
-    s->config->used(s->config->used_arg, used);
+    return used;
+}
+
+void px_report_memory(px_session_t *s)
+{
+    if (s->config->used)
+        s->config->used(s->config->used_arg, px_memory_used(s));
 }
 
 static px_heap_t *heap_of(px_call_t *call)
@@ -161,14 +165,9 @@ static CUresult fetch(px_call_t *call, const px_wire_copy_t *copy, CUstream stre
     return result;
 }
 
-/* px_wire_copy_t -> pieces */
-CUresult px_do_cuMemcpyDtoHAsync_v2(px_call_t *call)
+CUresult px_copy_down(px_call_t *call, const px_wire_copy_t *copy, CUstream stream)
 {
-    const px_wire_copy_t *copy = (const void *)call->payload;
     uint8_t *buffer;
-    CUstream stream = px_stream(call, copy->stream);
-    if (call->bad)
-        return call->bad;
     if (!call->may_block &&
         (copy->size > FETCH_MOST || call->cuda->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY))
         return PX_WOULD_BLOCK;
@@ -181,6 +180,14 @@ CUresult px_do_cuMemcpyDtoHAsync_v2(px_call_t *call)
         call->cuda->cuStreamSynchronize(stream); /* the other half may still be written */
     px_staging_return(call->session->staging, buffer);
     return result;
+}
+
+/* px_wire_copy_t -> pieces */
+CUresult px_do_cuMemcpyDtoHAsync_v2(px_call_t *call)
+{
+    const px_wire_copy_t *copy = (const void *)call->payload;
+    CUstream stream = px_stream(call, copy->stream);
+    return call->bad ? call->bad : px_copy_down(call, copy, stream);
 }
 
 static CUresult launch_cooperative(px_call_t *call, const px_wire_launch_t *l, CUfunction function,

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu-proxy/session/px_state.h"
+#include "gpu-proxy/session/px_shared.h"
 
 px_object_t *px_table_at(px_table_t *table, uint32_t number, int make)
 {
@@ -176,6 +176,7 @@ void px_session_free(px_session_t *s)
             free(s->lanes[i]->image);
         free(s->lanes[i]);
     }
+    px_shared_free(s);
     for (int i = 0; i < s->device_count; i++)
         px_heap_destroy(s->devices[i].heap);
     px_staging_destroy(s->staging);

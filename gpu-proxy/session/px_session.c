@@ -30,6 +30,10 @@ static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
     [PX_OP_EXCHANGE_CALL - PX_OP_HELLO] = {px_exchange, 2, 0, 1},
     [PX_OP_EXCHANGE_POST - PX_OP_HELLO] = {px_exchange, 2, 1, 0},
     [PX_OP_GRAPH_NODE - PX_OP_HELLO] = {px_graph_node, sizeof(px_wire_node_t) / 8, 1, 0},
+    [PX_OP_SHARED_MAP - PX_OP_HELLO] = {px_shared_map, 3, 0, 1},
+    [PX_OP_SHARED_UNMAP - PX_OP_HELLO] = {px_shared_unmap, 2, 1, 0},
+    [PX_OP_SHARED_UP - PX_OP_HELLO] = {px_shared_up, sizeof(px_wire_copy_t) / 8, 1, 0},
+    [PX_OP_SHARED_DOWN - PX_OP_HELLO] = {px_shared_down, sizeof(px_wire_copy_t) / 8, 0, 1},
     [PX_OP_BOX_UP - PX_OP_HELLO] = {px_box_up, sizeof(px_wire_box_t) / 8, 1, 0},
     [PX_OP_BOX_DOWN - PX_OP_HELLO] = {px_box_down, sizeof(px_wire_box_t) / 8, 0, 1},
 };

@@ -50,6 +50,7 @@ typedef struct px_context {
     int device; /* index of the session's device */
     int primary;
     atomic_int late; /* CUresult of a queued call that failed; sticks */
+    CUstream pages;  /* shared pages travel on it; NULL while there are none */
 } px_context_t;
 
 typedef struct {
@@ -101,7 +102,9 @@ typedef struct px_session {
     int context_count;
     atomic_uint context_epoch; /* changes when one is destroyed */
     struct gbx_host *exchange;
-    pthread_mutex_t lock; /* contexts[], images and the exchange against lanes */
+    struct px_shared *shared; /* memory that the client has at the same addresses */
+    uint64_t shared_bytes;
+    pthread_mutex_t lock; /* contexts[], images, shared memory and the exchange against lanes */
 
     /* received bytes: [start, end) of buffer; the dispatcher's */
     uint8_t *buffer;
@@ -179,6 +182,10 @@ CUresult px_window(px_call_t *call);
 CUresult px_image_piece(px_call_t *call);
 CUresult px_function_by_name(px_call_t *call);
 CUresult px_exchange(px_call_t *call);
+CUresult px_shared_map(px_call_t *call);
+CUresult px_shared_unmap(px_call_t *call);
+CUresult px_shared_up(px_call_t *call);
+CUresult px_shared_down(px_call_t *call);
 CUresult px_box_up(px_call_t *call);
 CUresult px_box_down(px_call_t *call);
 void px_exchange_end(px_session_t *session);
@@ -190,6 +197,10 @@ void px_graph_forget(px_session_t *session, px_graph_t *graph);
 void px_session_free(px_session_t *session);
 /* Forgets the objects of a context that is about to be destroyed. */
 void px_context_clear(px_session_t *session, px_context_t *context);
+/* Copies to the client in pieces, in the order of the stream; PX_WOULD_BLOCK. */
+CUresult px_copy_down(px_call_t *call, const px_wire_copy_t *copy, CUstream stream);
+/* Device memory that the client has, bytes. */
+uint64_t px_memory_used(px_session_t *session);
 /* Tells the daemon how much memory is held. */
 void px_report_memory(px_session_t *session);
 /* Waits for all work of the device's contexts; then what was freed before can be used again. */

@@ -42,6 +42,18 @@ static inline int device_setup(void **state)
     return cu->cuInit(0) == CUDA_SUCCESS ? 0 : -1;
 }
 
+/* Memory of the device that the test looks at directly: on the software device in this process that is any,
+ * elsewhere managed memory. */
+static inline CUdeviceptr memory_of_both(size_t bytes)
+{
+    CUdeviceptr at = 0;
+    if (device_is_remote())
+        OK(cu->cuMemAllocManaged(&at, bytes, CU_MEM_ATTACH_GLOBAL));
+    else
+        OK(cu->cuMemAlloc_v2(&at, bytes));
+    return at;
+}
+
 /* For each test: a context of its own, current. */
 static inline int context_setup(void **state)
 {

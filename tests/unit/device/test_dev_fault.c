@@ -32,7 +32,7 @@ static void expect_fault(const char *name, CUdeviceptr at, CUresult error)
     OK(cu->cuCtxDestroy_v2(context));
     /* Another context is not touched. */
     OK(cu->cuCtxCreate_v2(&context, 0, 0));
-    OK(cu->cuMemAlloc_v2(&memory, 1024));
+    memory = memory_of_both(1024);
     params[0] = &memory;
     OK(run_one(kernel("poke"), params));
     OK(cu->cuCtxSynchronize_v2(NULL));

@@ -188,7 +188,7 @@ static void streams_run_side_by_side(void **state)
     CUdeviceptr words;
     uint32_t value;
     (void)state;
-    OK(cu->cuMemAlloc_v2(&words, 64));
+    words = memory_of_both(64);
     OK(cu->cuMemsetD32_v2(words, 0, 16));
     OK(cu->cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
     OK(cu->cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
@@ -213,7 +213,7 @@ static void a_waiting_stream_is_woken_by_a_kernel(void **state)
     CUstream a, b;
     CUdeviceptr words;
     (void)state;
-    OK(cu->cuMemAlloc_v2(&words, 64));
+    words = memory_of_both(64);
     OK(cu->cuMemsetD32_v2(words, 0, 16));
     OK(cu->cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
     OK(cu->cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
@@ -233,7 +233,7 @@ static void launches_take_a_configuration(void **state)
     CUfunction add = kernel("add_at");
     CUdeviceptr words;
     (void)state;
-    OK(cu->cuMemAlloc_v2(&words, 64));
+    words = memory_of_both(64);
     OK(cu->cuMemsetD32_v2(words, 0, 16));
     void *params[] = {&words};
     CUlaunchAttribute attributes[2] = {{.id = CU_LAUNCH_ATTRIBUTE_PRIORITY},
@@ -268,7 +268,7 @@ static void library_kernels_launch_in_any_context(void **state)
     for (int i = 0; i < 2; i++) {
         if (i)
             OK(cu->cuCtxCreate_v2(&other, 0, 0));
-        OK(cu->cuMemAlloc_v2(&words, 4));
+        words = memory_of_both(4);
         OK(cu->cuMemsetD32_v2(words, 0, 1));
         void *params[] = {&words};
         OK(cu->cuLaunchKernel((CUfunction)add, 4, 1, 1, 8, 1, 1, 0, NULL, params, NULL));
@@ -289,7 +289,7 @@ static void blocks_wait_for_later_ones(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         OK(cu->cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
-        OK(cu->cuMemAlloc_v2(&words[i], BLOCKS * 4));
+        words[i] = memory_of_both(BLOCKS * 4);
         OK(cu->cuMemsetD32_v2(words[i], 0, BLOCKS));
     }
     for (int i = 0; i < 2; i++) {

@@ -7,7 +7,7 @@
 static CUdeviceptr word(uint32_t value)
 {
     CUdeviceptr at;
-    OK(cu->cuMemAlloc_v2(&at, 8));
+    at = memory_of_both(8);
     OK(cu->cuMemsetD32_v2(at, value, 2));
     OK(cu->cuCtxSynchronize_v2(NULL));
     return at;

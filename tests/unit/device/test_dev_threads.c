@@ -244,7 +244,7 @@ static void long_chains_of_events_do_not_lock_up(void **state)
     CUfunction add = kernel("add_at");
     CUdeviceptr word;
     (void)state;
-    OK(cu->cuMemAlloc_v2(&word, 4));
+    word = memory_of_both(4);
     OK(cu->cuMemsetD32_v2(word, 0, 1));
     OK(cu->cuCtxSynchronize_v2(NULL));
     void *params[] = {&word};
