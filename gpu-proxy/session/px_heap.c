@@ -43,6 +43,7 @@ struct px_heap {
     uint64_t spare_bytes, hole_bytes;
     piece_t *pending, **pending_tail; /* oldest first */
     uint64_t pending_small, pending_large;
+    uint64_t pending_mapped; /* mappings of the large ones, which are rounded up */
     uint64_t used;
     uint64_t now;
 };
@@ -185,8 +186,39 @@ err_free:
     return result;
 }
 
+/* Takes [start, start + size) out of the hole that it lies in. */
+static void fill_hole(px_heap_t *heap, gb_range_t *hole, uint64_t start, uint64_t size)
+{
+    uint64_t first = hole->start, end = first + hole->size;
+    gb_ranges_remove(&heap->holes, hole);
+    free(hole);
+    heap->hole_bytes -= size;
+    if (start > first)
+        add_free(&heap->holes, first, start - first);
+    if (end > start + size)
+        add_free(&heap->holes, start + size, end - start - size);
+}
+
+/* Mappings of small pieces of which none is left. */
+static void release_empty(px_heap_t *heap)
+{
+    gb_range_t *node = gb_ranges_above(&heap->segments, 0);
+    while (node) {
+        segment_t *segment = (segment_t *)node;
+        uint64_t start = node->start, size = node->size;
+        gb_range_t *hole = gb_ranges_find(&heap->holes, start);
+        if (hole && start + size <= hole->start + hole->size) {
+            fill_hole(heap, hole, start, size);
+            segment_free(heap, segment);
+        }
+        node = gb_ranges_above(&heap->segments, start);
+    }
+}
+
 static void trim(px_heap_t *heap, uint64_t keep)
 {
+    if (keep == 0)
+        release_empty(heap);
     while (heap->spare && heap->spare_bytes > keep) {
         segment_t *segment = heap->spare;
         heap->spare = segment->next_spare;
@@ -327,6 +359,8 @@ static void give(px_heap_t *heap, piece_t *piece)
     gb_ranges_remove(&heap->pieces, &piece->range);
     heap->used -= piece->range.size;
     *(piece->segment ? &heap->pending_large : &heap->pending_small) += piece->range.size;
+    if (piece->segment)
+        heap->pending_mapped += piece->segment->range.size;
     piece->stamp = heap->now;
     piece->next = NULL;
     *heap->pending_tail = piece;
@@ -375,6 +409,7 @@ void px_heap_passed(px_heap_t *heap, uint64_t mark)
         uint64_t size = piece->range.size;
         if (piece->segment) {
             heap->pending_large -= size;
+            heap->pending_mapped -= piece->segment->range.size;
             piece->segment->next_spare = heap->spare;
             heap->spare = piece->segment;
             heap->spare_bytes += piece->segment->range.size;
@@ -408,7 +443,7 @@ uint64_t px_heap_spare(px_heap_t *heap)
 {
     pthread_mutex_lock(&heap->lock);
     uint64_t spare =
-        heap->spare_bytes + heap->hole_bytes + heap->pending_small + heap->pending_large;
+        heap->spare_bytes + heap->hole_bytes + heap->pending_small + heap->pending_mapped;
     pthread_mutex_unlock(&heap->lock);
     return spare;
 }
