@@ -60,11 +60,12 @@ static CUresult place_in_memory(rc_side_t *side, CUmemorytype type, const rc_box
         side->host = (uint8_t *)(uintptr_t)first;
         return CUDA_SUCCESS;
     }
-    if (end - first > block.range.size - (first - block.range.start))
+    if (end - first > block.range.size - (first - block.range.start) &&
+        rc_block_reach(first, end - first) < end - first)
         return CUDA_ERROR_INVALID_VALUE;
     side->device = first;
-    side->context = block.context;
-    return CUDA_SUCCESS;
+    side->context = block.context ? block.context : rc_device_context(block.device);
+    return side->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static CUresult place(rc_side_t *side, CUmemorytype type, CUarray array, const rc_box_t *box)

@@ -100,9 +100,10 @@ CUresult rc_use_range(rc_call_t *call, CUdeviceptr address, uint64_t count, uint
     uint64_t size = count * unit;
     if (!rc_block_find(address, &block) || block.kind == RC_BLOCK_REGISTERED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (size > block.range.size - (address - block.range.start))
+    if (size > block.range.size - (address - block.range.start) &&
+        rc_block_reach(address, size) < size)
         return CUDA_ERROR_INVALID_VALUE;
-    rc_session_t *place = block.context->session;
+    rc_session_t *place = block.context ? block.context->session : block.device->session;
     if (block.kind == RC_BLOCK_HOST) {
         CUresult result = rc_shared_open(address);
         if (result)

@@ -75,6 +75,28 @@ static CUresult try_window(rc_session_t *session, rc_lane_t *lane, uint32_t devi
     return result;
 }
 
+uint64_t rc_place(uint64_t size, uint64_t alignment, uint64_t *wish, uint64_t after)
+{
+    uint64_t wanted = *wish;
+    *wish = 0;
+    if (wanted && reserve(wanted, size))
+        return wanted;
+    for (size_t p = 0; p < sizeof(places) / sizeof(places[0]); p++) {
+        uint64_t end = places[p].base + places[p].size;
+        int later = after >= places[p].base && after < end;
+        uint64_t at = round_up(later ? after + (1u << 30) : places[p].base, alignment);
+        for (size_t k = 0; k < p && !later; k++) /* `after` is in a place before this one */
+            later = after >= places[k].base && after < places[k].base + places[k].size;
+        if (after && !later)
+            continue;
+        uint64_t step = round_up(size, alignment > 1u << 30 ? alignment : 1u << 30);
+        for (int tries = 0; tries < 1024 && at + size <= end; tries++, at += step)
+            if (reserve(at, size))
+                return at;
+    }
+    return 0;
+}
+
 static uint64_t setting(const char *name)
 {
     const char *text = getenv(name);
@@ -157,6 +179,49 @@ CUresult rc_block_add_to(struct rc_arena *arena, uint64_t start, uint64_t size,
                          rc_object_t *context)
 {
     return add(RC_BLOCK_DEVICE, start, size, context, 0, arena);
+}
+
+rc_object_t *rc_device_context(const rc_device_t *device)
+{
+    const rc_lane_t *lane = rc_lane();
+    rc_object_t *current = lane ? rc_object_get(RC_CONTEXT, rc_lane_current(lane)) : NULL;
+    return current && current->context_.device == device ? current : device->primary;
+}
+
+CUresult rc_block_add_virtual(uint64_t start, uint64_t size, rc_device_t *device)
+{
+    rc_block_t *block = calloc(1, sizeof(*block));
+    if (!block)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    block->range.start = start;
+    block->range.size = size;
+    block->kind = RC_BLOCK_VIRTUAL;
+    block->device = device;
+    block->id = atomic_fetch_add(&ids, 1);
+    pthread_mutex_lock(&rc.memory_lock);
+    gb_ranges_add(&rc.memory, &block->range);
+    pthread_mutex_unlock(&rc.memory_lock);
+    return CUDA_SUCCESS;
+}
+
+uint64_t rc_block_reach(uint64_t address, uint64_t size)
+{
+    uint64_t reach = 0;
+    const rc_device_t *device = NULL;
+    pthread_mutex_lock(&rc.memory_lock);
+    for (;;) {
+        gb_range_t *node = gb_ranges_find(&rc.memory, address + reach);
+        const rc_block_t *block = (const rc_block_t *)node;
+        if (!node || !block->device ||
+            (reach && (block->kind != RC_BLOCK_VIRTUAL || block->device != device)))
+            break;
+        device = block->device;
+        reach += node->size - (address + reach - node->start);
+        if (reach >= size || block->kind != RC_BLOCK_VIRTUAL)
+            break;
+    }
+    pthread_mutex_unlock(&rc.memory_lock);
+    return reach < size ? reach : size;
 }
 
 int rc_block_find(uint64_t address, rc_block_t *out)

@@ -9,7 +9,7 @@ static CUresult get(const rc_block_t *block, CUpointer_attribute attribute, CUde
     int host = block->kind == RC_BLOCK_HOST || block->kind == RC_BLOCK_REGISTERED;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = rc_handle(block->context);
+        *(CUcontext *)data = block->context ? rc_handle(block->context) : NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -32,7 +32,8 @@ static CUresult get(const rc_block_t *block, CUpointer_attribute attribute, CUde
         *(unsigned *)data = block->kind == RC_BLOCK_MANAGED;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = block->context->context_.ordinal;
+        *(int *)data =
+            block->context ? block->context->context_.ordinal : (int)(block->device - rc.devices);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

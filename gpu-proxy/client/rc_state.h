@@ -48,7 +48,8 @@ typedef enum {
     RC_USER,
     RC_ARRAY,
     RC_MIPMAP,
-    RC_POOL
+    RC_POOL,
+    RC_PHYSICAL
 } rc_kind_t;
 
 /* A device of the program. */
@@ -134,6 +135,7 @@ struct rc_object {
         } array;
         struct rc_mipmap *mipmap;
         struct rc_pool *pool;
+        struct rc_physical *physical;
     };
 };
 
@@ -272,7 +274,8 @@ typedef enum {
     RC_BLOCK_HOST = 2,
     RC_BLOCK_GLOBAL = 4,
     RC_BLOCK_MANAGED = 8,
-    RC_BLOCK_REGISTERED = 16
+    RC_BLOCK_REGISTERED = 16,
+    RC_BLOCK_VIRTUAL = 32 /* mapped by the program: of no context; neighbours are one memory */
 } rc_block_kind_t;
 
 typedef struct {
@@ -290,6 +293,13 @@ CUresult rc_block_add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_ob
 /* The same for device memory of a pool. */
 CUresult rc_block_add_to(struct rc_arena *arena, uint64_t start, uint64_t size,
                          rc_object_t *context);
+/* A context of the device that calls may run in: the current one, else the primary one; or NULL. */
+rc_object_t *rc_device_context(const rc_device_t *device);
+/* A mapping of the program's. */
+CUresult rc_block_add_virtual(uint64_t start, uint64_t size, rc_device_t *device);
+/* How much device memory there is from the address on, up to `size`, in one block or in mappings side by
+ * side on one device. */
+uint64_t rc_block_reach(uint64_t address, uint64_t size);
 /* Copies the block that holds `address`; 0 if none does. */
 int rc_block_find(uint64_t address, rc_block_t *out);
 /* 1 if a block has one of these bytes. */
@@ -299,6 +309,9 @@ int rc_block_take(rc_block_kind_t kind, uint64_t start, rc_block_t *out);
 void rc_blocks_drop(rc_object_t *context);
 /* A window for a device of the session, agreed with it. */
 CUresult rc_window_agree(rc_session_t *session, rc_lane_t *lane, rc_device_t *device);
+/* Reserves `size` bytes here: at *wish if that is not 0 and free (it becomes 0), else at the next free
+ * place above `after` where a session has good chances to have the same addresses. 0: there is none. */
+uint64_t rc_place(uint64_t size, uint64_t alignment, uint64_t *wish, uint64_t after);
 /* 1 if the address can only be a device's: it lies in a window or in a known block of a device. */
 int rc_is_device_address(uint64_t address);
 

@@ -102,9 +102,7 @@ static CUresult clone_kernel(const rc_kernel_work_t *kernel, rc_kernel_work_t *c
 
 static int covers(uint64_t address, uint64_t bytes)
 {
-    rc_block_t block;
-    return rc_block_find(address, &block) &&
-           bytes <= block.range.size - (address - block.range.start);
+    return rc_block_reach(address, bytes) == bytes;
 }
 
 /* One side of a copy. */

@@ -45,6 +45,7 @@ struct px_heap {
     uint64_t pending_small, pending_large;
     uint64_t pending_mapped; /* mappings of the large ones, which are rounded up */
     uint64_t used;
+    uint64_t charged; /* that is not from here */
     uint64_t now;
 };
 
@@ -332,10 +333,11 @@ CUresult px_heap_take(px_heap_t *heap, uint64_t bytes, uint32_t owner, uint64_t 
         return CUDA_ERROR_OUT_OF_MEMORY;
     bytes = round_up(bytes, GRAIN);
     pthread_mutex_lock(&heap->lock);
-    uint64_t held = heap->used + heap->pending_small + heap->pending_large;
+    uint64_t used = heap->used + heap->charged;
+    uint64_t held = used + heap->pending_small + heap->pending_large;
     CUresult result;
     if (bytes > heap->quota || held > heap->quota - bytes)
-        result = bytes <= heap->quota && heap->used <= heap->quota - bytes
+        result = bytes <= heap->quota && used <= heap->quota - bytes
                      ? no_room(heap, CUDA_ERROR_OUT_OF_MEMORY)
                      : CUDA_ERROR_OUT_OF_MEMORY;
     else if (bytes < LARGE)
@@ -390,6 +392,23 @@ void px_heap_give_all(px_heap_t *heap, uint32_t owner)
     pthread_mutex_unlock(&heap->lock);
 }
 
+CUresult px_heap_charge(px_heap_t *heap, uint64_t bytes)
+{
+    pthread_mutex_lock(&heap->lock);
+    uint64_t used = heap->used + heap->charged;
+    int fits = used <= heap->quota && bytes <= heap->quota - used;
+    heap->charged += fits ? bytes : 0;
+    pthread_mutex_unlock(&heap->lock);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void px_heap_uncharge(px_heap_t *heap, uint64_t bytes)
+{
+    pthread_mutex_lock(&heap->lock);
+    heap->charged -= bytes;
+    pthread_mutex_unlock(&heap->lock);
+}
+
 uint64_t px_heap_mark(px_heap_t *heap)
 {
     pthread_mutex_lock(&heap->lock);
@@ -434,7 +453,7 @@ void px_heap_trim(px_heap_t *heap)
 uint64_t px_heap_used(px_heap_t *heap)
 {
     pthread_mutex_lock(&heap->lock);
-    uint64_t used = heap->used;
+    uint64_t used = heap->used + heap->charged;
     pthread_mutex_unlock(&heap->lock);
     return used;
 }

@@ -38,6 +38,10 @@ CUresult px_heap_give(px_heap_t *heap, uint64_t address);
 /* Frees all that `owner` has. */
 void px_heap_give_all(px_heap_t *heap, uint32_t owner);
 
+/* Memory of the device that is not from here counts against the quota, too. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult px_heap_charge(px_heap_t *heap, uint64_t bytes);
+void px_heap_uncharge(px_heap_t *heap, uint64_t bytes);
+
 /* Now, as a mark; and: all work issued before the mark was taken is done. */
 uint64_t px_heap_mark(px_heap_t *heap);
 void px_heap_passed(px_heap_t *heap, uint64_t mark);
@@ -45,7 +49,7 @@ void px_heap_passed(px_heap_t *heap, uint64_t mark);
 /* Gives mappings that are free back to the driver, for others to use. */
 void px_heap_trim(px_heap_t *heap);
 
-/* Bytes handed out; bytes that are mapped but free. */
+/* Bytes handed out or charged; bytes that are mapped but free. */
 uint64_t px_heap_used(px_heap_t *heap);
 uint64_t px_heap_spare(px_heap_t *heap);
 

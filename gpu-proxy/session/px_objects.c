@@ -155,21 +155,24 @@ static void table_free(px_table_t *table)
         free(atomic_load(&table->segments[i]));
 }
 
-/* Graphs that need no context outlive all of them. */
-static void graphs_free(px_session_t *s)
+/* Graphs that need no context, and physical memory, outlive all contexts. */
+static void objects_free(px_session_t *s)
 {
     for (int i = 0; i < PX_SEGMENTS; i++) {
         px_object_t *segment = atomic_load(&s->objects.segments[i]);
         for (int k = 0; segment && k < PX_SEGMENT; k++)
             if (atomic_load(&segment[k].kind) == PX_GRAPH)
                 px_graph_forget(s, atomic_load(&segment[k].handle));
+            else if (atomic_load(&segment[k].kind) == PX_PHYSICAL)
+                px_physical_forget(s, atomic_load(&segment[k].handle));
     }
 }
 
 void px_session_free(px_session_t *s)
 {
     px_exchange_end(s);
-    graphs_free(s);
+    px_vmm_destroy(s);
+    objects_free(s);
     px_images_free(s);
     for (int i = 0; s->lanes && i < PX_LANES; i++) {
         if (s->lanes[i])

@@ -366,9 +366,10 @@ static gb_status_t create(const px_session_config_t *config, gb_link_t *link, px
     pthread_cond_init(&s->finished, NULL);
     s->buffer = aligned_alloc(4096, BUFFER);
     s->staging = px_staging_create(s->cuda);
+    s->vmm = px_vmm_create();
     s->lanes = calloc(PX_LANES, sizeof(*s->lanes));
     gb_status_t status = GB_OK;
-    if (!s->buffer || !s->staging || !s->lanes)
+    if (!s->buffer || !s->staging || !s->vmm || !s->lanes)
         status = gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     if (status == GB_OK)
         status = choose_devices(s);

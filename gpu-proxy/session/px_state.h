@@ -16,18 +16,20 @@
 #include "gpu-proxy/session/px_heap.h"
 #include "gpu-proxy/session/px_session.h"
 #include "gpu-proxy/session/px_staging.h"
+#include "gpu-proxy/session/px_vmm.h"
 #include "proto/px_wire.h"
 
 typedef enum {
     PX_NONE,
-    PX_CONTEXT, /* handle: px_context_t */
-    PX_STREAM,  /* CUstream */
-    PX_EVENT,   /* CUevent */
-    PX_MODULE,  /* px_module_t */
-    PX_GRAPH,   /* px_graph_t */
-    PX_ARRAY,   /* CUarray */
-    PX_MIPMAP,  /* CUmipmappedArray */
-    PX_FUNCTION /* CUfunction, in a table of its own */
+    PX_CONTEXT,  /* handle: px_context_t */
+    PX_STREAM,   /* CUstream */
+    PX_EVENT,    /* CUevent */
+    PX_MODULE,   /* px_module_t */
+    PX_GRAPH,    /* px_graph_t */
+    PX_PHYSICAL, /* px_physical_t */
+    PX_ARRAY,    /* CUarray */
+    PX_MIPMAP,   /* CUmipmappedArray */
+    PX_FUNCTION  /* CUfunction, in a table of its own */
 } px_kind_t;
 
 typedef struct {
@@ -98,6 +100,7 @@ typedef struct px_session {
     struct px_image *images; /* seen, by hash */
     px_lane_t **lanes;
     px_staging_t *staging;
+    px_vmm_t *vmm;
     px_context_t *contexts[256]; /* live ones */
     int context_count;
     atomic_uint context_epoch; /* changes when one is destroyed */
