@@ -204,7 +204,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream handle, bool async)
 static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool async)
 {
     if (!c)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     CUDA_MEMCPY3D box = {.srcXInBytes = c->srcXInBytes,
                          .srcY = c->srcY,
                          .srcMemoryType = c->srcMemoryType,
@@ -253,7 +253,7 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool async)
 {
     if (!c)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     CUDA_MEMCPY3D box = {.srcXInBytes = c->srcXInBytes,
                          .srcY = c->srcY,
                          .srcZ = c->srcZ,

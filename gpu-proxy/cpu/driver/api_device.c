@@ -7,6 +7,7 @@
 #include "gpu-proxy/cpu/driver/cpu_driver.h"
 #include "gpu-proxy/cpu/driver/cpu_launch.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
+#include "gpu-proxy/cpu/driver/cpu_thread.h"
 
 enum { CAPABILITY_MAJOR = 8, CAPABILITY_MINOR = 0, MAX_PITCH = INT32_MAX };
 
@@ -27,7 +28,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     cpu_device_t *found;
     if (!device)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     CUresult result = cpu_device_get(ordinal, &found);
     if (!result)
         *device = ordinal;

@@ -398,7 +398,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
     if (!instantiateParams)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     instantiateParams->hErrNode_out = NULL;
     CUresult result = instantiate(phGraphExec, hGraph, instantiateParams->flags,
                                   &instantiateParams->hErrNode_out);
@@ -521,7 +521,7 @@ CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destro
                             unsigned int initialRefcount, unsigned int flags)
 {
     if (!object_out || !destroy || !initialRefcount || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     cpu_user_t *user = calloc(1, sizeof(*user));
     if (!user)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -738,7 +738,7 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsign
 {
     bool enabled;
     if (!isEnabled)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     CUresult result = enable(hGraphExec, hNode, false, &enabled);
     if (!result)
         *isEnabled = enabled;

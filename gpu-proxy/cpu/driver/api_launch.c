@@ -380,7 +380,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
                           void **extra)
 {
     if (!config)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     cpu_shape_of_launch_t shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                                    {config->blockDimX, config->blockDimY, config->blockDimZ},
                                    config->sharedMemBytes,

@@ -45,7 +45,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 {
     uint64_t base;
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     CUresult result = alloc(CPU_MEMORY_MANAGED, bytesize, flags, dptr ? &base : NULL);
     if (!result) {
         cpu_advice_forget(base, bytesize); /* of what lay there in a context that has ended */
@@ -60,7 +60,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
     if (!pPitch || !WidthInBytes || !Height || WidthInBytes > (size_t)1 << 40 ||
         Height > (size_t)1 << 40 ||
         (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     size_t pitch = (WidthInBytes + PITCH_ALIGN - 1) & ~(size_t)(PITCH_ALIGN - 1), bytes;
     if (__builtin_mul_overflow(pitch, Height, &bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -230,7 +230,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
 {
     cpu_memory_t memory;
     if (!pdptr || Flags)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     CUresult result = find_host(p, &memory);
     if (!result)
         *pdptr = (CUdeviceptr)p;
@@ -241,7 +241,7 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
     cpu_memory_t memory;
     if (!pFlags)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     CUresult result = find_host(p, &memory);
     if (!result && memory.kind != CPU_MEMORY_HOST)
         result = CUDA_ERROR_INVALID_VALUE;
@@ -296,7 +296,7 @@ CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_att
                                  size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
     if (!data || !dataSizes || !attributes || !numAttributes)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < numAttributes; i++) {
         CUresult result =
             cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count);

@@ -157,7 +157,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     cpu_mempool_t *found;
-    CUresult result = value ? cpu_mempool_get(pool, &found) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result =
+        value ? cpu_mempool_get(pool, &found) : cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     if (result)
         return result;
     result = cpu_mempool_attribute(found, attr, value);
@@ -168,7 +169,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     cpu_mempool_t *found;
-    CUresult result = value ? cpu_mempool_get(pool, &found) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result =
+        value ? cpu_mempool_get(pool, &found) : cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     if (result)
         return result;
     result = cpu_mempool_set_attribute(found, attr, value);
@@ -181,7 +183,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 {
     cpu_mempool_t *found;
     cpu_device_t *device;
-    CUresult result = map || !count ? cpu_mempool_get(pool, &found) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result =
+        map || !count ? cpu_mempool_get(pool, &found) : cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     if (result)
         return result;
     for (size_t i = 0; !result && i < count; i++) {
@@ -202,7 +205,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUme
     cpu_mempool_t *found;
     cpu_device_t *device;
     if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     CUresult result = cpu_device_get(location->id, &device);
     if (!result)
         result = cpu_mempool_get(memPool, &found);
@@ -261,7 +264,7 @@ static CUresult of_location(const CUmemLocation *location, CUmemAllocationType t
                             CUdevice *device)
 {
     if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_NOT_SUPPORTED;
     *device = location->id;
@@ -271,21 +274,21 @@ static CUresult of_location(const CUmemLocation *location, CUmemAllocationType t
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
                                 CUmemAllocationType type)
 {
-    CUdevice device;
+    CUdevice device = 0;
     CUresult result = of_location(location, type, &device);
     return result ? result : cuDeviceGetDefaultMemPool(pool_out, device);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
-    CUdevice device;
+    CUdevice device = 0;
     CUresult result = of_location(location, type, &device);
     return result ? result : cuDeviceGetMemPool(pool, device);
 }
 
 CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
-    CUdevice device;
+    CUdevice device = 0;
     CUresult result = of_location(location, type, &device);
     return result ? result : cuDeviceSetMemPool(device, pool);
 }

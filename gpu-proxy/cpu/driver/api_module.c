@@ -309,7 +309,7 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
     cpu_module_t *module;
     if (!pMod)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     CUresult result = current_module(library, &module);
     if (result)
         return result;
@@ -323,7 +323,7 @@ CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char 
 {
     cpu_module_t *module;
     if (!fptr || !symbol)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     CUresult result = current_module(library, &module);
     if (result)
         return result;
@@ -337,7 +337,7 @@ static CUresult library_variable(CUlibrary library, const char *name, bool manag
     cpu_module_t *module;
     uint64_t address, size;
     if (!name)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     CUresult result = current_module(library, &module);
     if (result)
         return result;

@@ -285,7 +285,7 @@ CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEn
 {
     cpu_event_t *start, *end;
     if (!pMilliseconds)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse(CUDA_ERROR_INVALID_VALUE);
     CUresult result = enter_event(hStart, &start);
     if (result)
         return result;
@@ -438,7 +438,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
                                CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
     if (!count || count > 256 || !paramArray || flags)
-        return CUDA_ERROR_INVALID_VALUE;
+        return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < count; i++) {
         CUresult result = batch_one(stream, &paramArray[i]);
         if (result)

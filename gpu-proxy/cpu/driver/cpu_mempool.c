@@ -33,6 +33,8 @@ static void destroy(cpu_object_t *object)
 
 CUresult cpu_mempool_get(CUmemoryPool handle, cpu_mempool_t **pool)
 {
+    if (!cpu_driver())
+        return CUDA_ERROR_NOT_INITIALIZED;
     *pool = (cpu_mempool_t *)cpu_handle_get(CPU_KIND_MEMPOOL, (uint64_t)(uintptr_t)handle);
     return *pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

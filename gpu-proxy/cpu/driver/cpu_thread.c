@@ -78,6 +78,20 @@ CUresult cpu_thread_context(cpu_context_t **context)
     return cpu_context_state(*context);
 }
 
+CUresult cpu_thread_refuse(CUresult error)
+{
+    cpu_context_t *context;
+    CUresult result = cpu_thread_peek(&context);
+    return result ? result : error;
+}
+
+CUresult cpu_thread_refuse_here(CUresult error)
+{
+    cpu_context_t *context;
+    CUresult result = cpu_thread_context(&context);
+    return result ? result : error;
+}
+
 CUresult cpu_thread_push(cpu_context_t *context)
 {
     thread_t *thread = own();

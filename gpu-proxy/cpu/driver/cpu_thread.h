@@ -19,6 +19,11 @@ CUresult cpu_thread_context(cpu_context_t **context);
 /* The current context whatever its state; NULL if there is none. */
 CUresult cpu_thread_peek(cpu_context_t **context);
 
+/* What to say to a bad argument: `error`, unless what comes first is wrong already, the state of the
+ * driver (and, `here`, of the current context). */
+CUresult cpu_thread_refuse(CUresult error);
+CUresult cpu_thread_refuse_here(CUresult error);
+
 CUresult cpu_thread_push(cpu_context_t *context);
 
 /* Takes the top off the stack. CUDA_ERROR_INVALID_CONTEXT if the stack is empty. */
