@@ -34,6 +34,7 @@ enum {
     PX_OP_FUNCTION,       /* reply: u64 module, name -> one function record */
     PX_OP_EXCHANGE_CALL,  /* reply: px_wire_exchange_t, bytes -> bytes */
     PX_OP_EXCHANGE_POST,  /* async: px_wire_exchange_t, bytes */
+    PX_OP_LINK_READ,      /* reply: u64 link, u64 offset, u64 size -> bytes of what was linked */
     PX_OP_GRAPH_NODE,     /* async: px_wire_node_t, its dependencies, its body (px_wire_graph.h) */
     PX_OP_SHARED_MAP,     /* reply: u64 base, u64 size, u64 context: device memory there */
     PX_OP_SHARED_UNMAP,   /* async: u64 base, u64 size */
@@ -172,6 +173,29 @@ typedef struct {
     uint32_t reserved;
     int32_t attributes[PX_WIRE_FUNCTION_ATTRIBUTES];
 } px_wire_function_t;
+
+enum { PX_WIRE_LINK_OPTIONS = 32 };
+
+/* Linking: this, then what follows says the call. What is added came before in PX_OP_IMAGE frames of the
+ * lane. Log buffers among the options are the session's own. */
+typedef struct {
+    uint64_t link;
+    uint32_t type; /* CUjitInputType of what is added */
+    uint32_t name; /* bytes of its name, which follows */
+    uint32_t option_count;
+    uint32_t reserved;
+    uint32_t options[2 * PX_WIRE_LINK_OPTIONS]; /* u32 option, u32 value each */
+} px_wire_link_t;
+
+/* Its reply, behind the result of the call itself: this, the link's option values as u64 each, the two
+ * logs. */
+typedef struct {
+    uint32_t values;
+    uint32_t error_log; /* bytes */
+    uint32_t info_log;
+    uint32_t reserved;
+    uint64_t image; /* bytes of what was linked, to be read with PX_OP_LINK_READ */
+} px_wire_linked_t;
 
 static inline uint32_t px_wire_pad(uint32_t size)
 {

@@ -111,6 +111,8 @@ void rc_objects_drop(rc_object_t *context)
             continue;
         if (object->kind == RC_MODULE)
             rc_module_free(object->module);
+        if (object->kind == RC_LINK)
+            rc_link_dropped(object);
         if (object->kind == RC_EXEC)
             rc_exec_dropped(object);
         if (object->kind == RC_MIPMAP)

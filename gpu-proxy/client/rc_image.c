@@ -47,6 +47,33 @@ static size_t elf_size(const uint8_t *image)
     return size;
 }
 
+int rc_image_fits(const void *bytes, size_t size)
+{
+    uint32_t magic = 0;
+    memcpy(&magic, bytes, size < sizeof(magic) ? size : sizeof(magic));
+    if (magic == FATBIN_MAGIC) {
+        const fatbin_t *fatbin = bytes;
+        return size >= sizeof(*fatbin) && fatbin->payload <= size &&
+               fatbin->header <= size - fatbin->payload;
+    }
+    if (memcmp(&magic, ELFMAG, SELFMAG) == 0) {
+        const Elf64_Ehdr *elf = bytes;
+        return size >= sizeof(*elf) && elf->e_shoff <= size &&
+               (uint64_t)elf->e_shnum * elf->e_shentsize <= size - elf->e_shoff &&
+               elf_size(bytes) <= size;
+    }
+    return magic != WRAPPER_MAGIC; /* its pointers are of another process */
+}
+
+const void *const *rc_image_parts(const void *image)
+{
+    uint32_t magic = 0;
+    if (strnlen(image, sizeof(magic)) == sizeof(magic))
+        memcpy(&magic, image, sizeof(magic));
+    const wrapper_t *wrapper = image;
+    return magic == WRAPPER_MAGIC && wrapper->version == 2 ? wrapper->more : NULL;
+}
+
 CUresult rc_image_size(const void *image, const void **bytes, size_t *size)
 {
     uint32_t magic = 0;

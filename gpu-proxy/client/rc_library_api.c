@@ -77,12 +77,18 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     CUresult result = rc_begin_in_context(&call);
     if (!result && (!library || !code))
         result = CUDA_ERROR_INVALID_VALUE;
+    void *linked = NULL;
     if (!result)
-        result = rc_image_size(code, &bytes, &size);
+        result = rc_module_link(code, numJitOptions, jitOptions, jitOptionsValues, &linked);
     if (!result)
-        result = rc_module_load(&call, code, numJitOptions, jitOptions, jitOptionsValues, &module);
-    if (result)
+        result = rc_image_size(linked ? linked : code, &bytes, &size);
+    if (!result)
+        result = rc_module_load(&call, linked ? linked : code, numJitOptions, jitOptions,
+                                jitOptionsValues, &module);
+    if (result) {
+        free(linked);
         return result;
+    }
     struct rc_library *l = calloc(1, sizeof(*l));
     rc_object_t *object = l ? rc_object_new(RC_LIBRARY, call.session, NULL) : NULL;
     if (object) {
@@ -99,12 +105,38 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
         } else {
             free(l);
         }
+        free(linked);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     memcpy(l->image, bytes, size);
+    free(linked);
     l->modules[l->module_count++] = rc_handle(module);
     *library = rc_handle(object);
     return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+                               void **jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                               unsigned int numLibraryOptions)
+{
+    char *bytes;
+    size_t size;
+    CUresult result = rc_check();
+    if (!result && (!library || !fileName))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        result = rc_module_read_file(fileName, &bytes, &size);
+    if (result)
+        return result;
+    if (!rc_image_fits(bytes, size)) {
+        free(bytes);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    result = cuLibraryLoadData(library, bytes, jitOptions, jitOptionsValues, numJitOptions,
+                               libraryOptions, libraryOptionValues, numLibraryOptions);
+    free(bytes);
+    return result;
 }
 
 static CUresult find_library(CUlibrary handle, rc_call_t *call, rc_object_t **out)
@@ -266,6 +298,16 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
     return result ? result : cuModuleGetGlobal_v2(dptr, bytes, module, name);
 }
 
+/* Functions that host and device share do not exist here. */
+CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+    CUmodule module;
+    if (!fptr || !symbol)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuLibraryGetModule(&module, library);
+    return result ? result : CUDA_ERROR_NOT_FOUND;
+}
+
 /* ---- kernels ---- */
 
 CUresult rc_kernel_function(rc_call_t *call, rc_object_t *kernel, rc_object_t **out)
@@ -350,4 +392,32 @@ CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel ker
     if (!result)
         result = cuKernelGetFunction(&function, kernel);
     return result ? result : cuFuncGetAttribute(pi, attrib, function);
+}
+
+/* Of the kernel's function in the current context, which is a context of the device. */
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
+{
+    CUfunction function;
+    CUdevice current;
+    CUresult result = rc_check();
+    if (!result && !rc_device(dev))
+        result = CUDA_ERROR_INVALID_DEVICE;
+    if (!result)
+        result = cuKernelGetFunction(&function, kernel);
+    if (!result)
+        result = cuCtxGetDevice(&current);
+    if (!result && current != dev)
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    return result ? result : cuFuncSetAttribute(function, attrib, val);
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+{
+    CUfunction function;
+    CUresult result = rc_check();
+    if (!result && !rc_device(dev))
+        result = CUDA_ERROR_INVALID_DEVICE;
+    if (!result)
+        result = cuKernelGetFunction(&function, kernel);
+    return result ? result : cuFuncSetCacheConfig(function, config);
 }

@@ -131,7 +131,6 @@ static CUresult read_options(request_t *request, px_wire_module_t *load)
             request->info_size = value;
             break;
         case CU_JIT_WALL_TIME: /* output only */
-        case CU_JIT_THREADS_PER_BLOCK:
         case CU_JIT_GLOBAL_SYMBOL_NAMES:
         case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
             break;
@@ -161,6 +160,11 @@ static void give_log(char *buffer, uint32_t size, const char *text, uint32_t len
     buffer[length] = 0;
 }
 
+static void *with_zero(uint32_t length)
+{
+    return (void *)(uintptr_t)(length ? length + 1 : 0);
+}
+
 /* CUDA writes the filled lengths back into the size options. */
 static void give_logs(request_t *request, const px_wire_loaded_t *head, const char *error,
                       const char *info)
@@ -169,9 +173,9 @@ static void give_logs(request_t *request, const px_wire_loaded_t *head, const ch
     give_log(request->info, request->info_size, info, head->info_log);
     for (unsigned i = 0; i < request->count; i++) {
         if (request->names[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-            request->values[i] = (void *)(uintptr_t)head->error_log;
+            request->values[i] = with_zero(head->error_log);
         if (request->names[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
-            request->values[i] = (void *)(uintptr_t)head->info_log;
+            request->values[i] = with_zero(head->info_log);
     }
 }
 
@@ -209,8 +213,9 @@ static void session_note(rc_session_t *s, const uint8_t *hash)
     pthread_mutex_unlock(&s->hash_lock);
 }
 
-static CUresult send_image(rc_call_t *call, const uint8_t *bytes, uint64_t size)
+CUresult rc_image_send(rc_call_t *call, const void *image, uint64_t size)
 {
+    const uint8_t *bytes = image;
     CUresult result = CUDA_SUCCESS;
     for (uint64_t done = 0; done < size && !result;) {
         uint64_t head[2] = {size, done};
@@ -281,7 +286,7 @@ static CUresult send_and_load(rc_call_t *call, const void *bytes, size_t size,
                               const px_wire_module_t *load, request_t *request, rc_object_t *module)
 {
     rc_waiter_t waiter = {0};
-    CUresult result = load->image_size ? send_image(call, bytes, size) : CUDA_SUCCESS;
+    CUresult result = load->image_size ? rc_image_send(call, bytes, size) : CUDA_SUCCESS;
     if (!result)
         result =
             rc_ask_bytes(call, GB_OP_cuModuleLoadDataEx, load, sizeof(*load), NULL, 0, &waiter);

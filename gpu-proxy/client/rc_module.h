@@ -18,6 +18,16 @@ CUresult rc_module_function(rc_call_t *call, rc_object_t *module, const char *na
 CUresult rc_module_global(rc_call_t *call, rc_object_t *module, const char *name,
                           CUdeviceptr *address, size_t *size);
 
+/* *linked (malloc'ed) is what the parts of a wrapper give when they are linked in the current context; NULL
+ * if the image is no wrapper of parts. Of the options the error log is used. */
+CUresult rc_module_link(const void *image, unsigned count, const CUjit_option *names,
+                        void *const *values, void **linked);
+/* Sends bytes in pieces, for the call of this lane that comes next and needs them. */
+CUresult rc_image_send(rc_call_t *call, const void *image, uint64_t size);
+/* The whole file with a zero behind it, because PTX files have none; free() it.
+ * CUDA_ERROR_FILE_NOT_FOUND. */
+CUresult rc_module_read_file(const char *name, char **out, size_t *size);
+
 /* The function that a kernel stands for in the current context, loading its library there. */
 CUresult rc_kernel_function(rc_call_t *call, rc_object_t *kernel, rc_object_t **out);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_image.h"
 #include "gpu-proxy/client/rc_module.h"
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
@@ -18,7 +19,12 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int nu
         return result;
     if (!module || !image)
         return CUDA_ERROR_INVALID_VALUE;
-    result = rc_module_load(&call, image, numOptions, options, optionValues, &object);
+    void *linked;
+    result = rc_module_link(image, numOptions, options, optionValues, &linked);
+    if (!result)
+        result = rc_module_load(&call, linked ? linked : image, numOptions, options, optionValues,
+                                &object);
+    free(linked);
     if (!result)
         *module = rc_handle(object);
     return result;
@@ -34,8 +40,7 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
     return cuModuleLoadDataEx(module, fatCubin, 0, NULL, NULL);
 }
 
-/* The whole file with a zero behind it, because PTX files have none. */
-static CUresult read_file(const char *name, char **out)
+CUresult rc_module_read_file(const char *name, char **out, size_t *size)
 {
     struct stat facts;
     CUresult result = CUDA_ERROR_FILE_NOT_FOUND;
@@ -59,6 +64,7 @@ static CUresult read_file(const char *name, char **out)
         free(bytes);
     else
         *out = bytes;
+    *size = got;
 out:
     close(fd);
     return result;
@@ -67,16 +73,20 @@ out:
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
     char *bytes;
+    size_t size;
     rc_call_t call;
     CUresult result = rc_begin_in_context(&call);
     if (result)
         return result;
     if (!module || !fname)
         return CUDA_ERROR_INVALID_VALUE;
-    result = read_file(fname, &bytes);
+    result = rc_module_read_file(fname, &bytes, &size);
     if (result)
         return result;
-    result = cuModuleLoadDataEx(module, bytes, 0, NULL, NULL);
+    if (rc_image_fits(bytes, size))
+        result = cuModuleLoadDataEx(module, bytes, 0, NULL, NULL);
+    else
+        result = CUDA_ERROR_INVALID_IMAGE;
     free(bytes);
     return result;
 }
@@ -278,4 +288,81 @@ CUresult cuFuncLoad(CUfunction function)
     rc_call_t call;
     rc_function_t *f;
     return find_function(function, &call, &f);
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
+{
+    rc_call_t call;
+    uint64_t args[2] = {0, config};
+    CUresult result = rc_begin(&call);
+    if (!result)
+        result = rc_use_function(&call, hfunc, &args[0]);
+    if (!result && (unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    return result ? result : rc_post(&call, GB_OP_cuFuncSetCacheConfig, args, 2);
+}
+
+/* The program's own function says how much memory a block size needs, so the sizes are tried from here. */
+static CUresult try_sizes(rc_function_t *f, CUfunction func, CUoccupancyB2DSize bytes_for,
+                          int limit, unsigned flags, int *best, int *best_blocks)
+{
+    int most = atomic_load(&f->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
+    CUresult result = CUDA_SUCCESS;
+    if (limit && limit < most)
+        most = limit;
+    *best = *best_blocks = 0;
+    for (int size = most; size > 0 && !result; size = size > 32 ? (size - 1) / 32 * 32 : 0) {
+        int blocks = 0;
+        result = cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, func, size,
+                                                                      bytes_for(size), flags);
+        if (blocks * size > *best_blocks * *best) {
+            *best = size;
+            *best_blocks = blocks;
+        }
+    }
+    return result;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
+                                                   CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags)
+{
+    rc_call_t call;
+    rc_function_t *f;
+    uint64_t outs[2], args[4] = {0, dynamicSMemSize, (uint64_t)blockSizeLimit, flags};
+    int best, blocks;
+    CUresult result = find_function(func, &call, &f);
+    if (!result && (!minGridSize || !blockSize || blockSizeLimit < 0 || (flags & ~1u)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        result = rc_use_function(&call, func, &args[0]);
+    if (result)
+        return result;
+    if (!blockSizeToDynamicSMemSize) {
+        result = rc_ask(&call, GB_OP_cuOccupancyMaxPotentialBlockSizeWithFlags, args, 4, outs, 2);
+        if (!result) {
+            *minGridSize = (int)outs[0];
+            *blockSize = (int)outs[1];
+        }
+        return result;
+    }
+    result = try_sizes(f, func, blockSizeToDynamicSMemSize, blockSizeLimit, flags, &best, &blocks);
+    if (result)
+        return result;
+    *blockSize = best;
+    *minGridSize =
+        blocks *
+        call.owner->context_.device->info.attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit)
+{
+    return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func,
+                                                     blockSizeToDynamicSMemSize, dynamicSMemSize,
+                                                     blockSizeLimit, 0);
 }

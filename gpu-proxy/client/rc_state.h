@@ -49,7 +49,8 @@ typedef enum {
     RC_ARRAY,
     RC_MIPMAP,
     RC_POOL,
-    RC_PHYSICAL
+    RC_PHYSICAL,
+    RC_LINK
 } rc_kind_t;
 
 /* A device of the program. */
@@ -136,6 +137,7 @@ struct rc_object {
         struct rc_mipmap *mipmap;
         struct rc_pool *pool;
         struct rc_physical *physical;
+        struct rc_link *link;
     };
 };
 
@@ -218,6 +220,8 @@ void rc_object_free(rc_object_t *object);
 void rc_module_free(rc_module_t *module);
 /* The event's slot is about to be given back. */
 void rc_capture_forget_event(rc_object_t *event);
+/* The same for what is being linked. */
+void rc_link_dropped(rc_object_t *object);
 /* The executable graph's context is gone; its handle too. */
 void rc_exec_dropped(rc_object_t *object);
 void rc_mipmap_free(struct rc_mipmap *mipmap);

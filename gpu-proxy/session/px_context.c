@@ -114,6 +114,8 @@ void px_context_clear(px_session_t *s, px_context_t *context)
             atomic_store(&object->kind, PX_NONE);
             if (kind == PX_MODULE)
                 px_module_forget(s, handle);
+            if (kind == PX_LINK)
+                px_link_forget(s, handle);
             if (kind == PX_GRAPH)
                 px_graph_forget(s, handle);
         }

@@ -392,3 +392,26 @@ CUresult px_do_cuFuncSetAttribute(px_call_t *call)
     call->outs = 1;
     return result;
 }
+
+/* u64 function, u64 config */
+CUresult px_do_cuFuncSetCacheConfig(px_call_t *call)
+{
+    CUfunction function = px_function(call, call->args[0]);
+    return call->bad ? call->bad
+                     : call->cuda->cuFuncSetCacheConfig(function, (CUfunc_cache)call->args[1]);
+}
+
+/* u64 function, u64 dynamic bytes, u64 block size limit, u64 flags -> u64 grid, u64 block */
+CUresult px_do_cuOccupancyMaxPotentialBlockSizeWithFlags(px_call_t *call)
+{
+    CUfunction function = px_function(call, call->args[0]);
+    int grid = 0, block = 0;
+    if (call->bad)
+        return call->bad;
+    CUresult result = call->cuda->cuOccupancyMaxPotentialBlockSizeWithFlags(
+        &grid, &block, function, NULL, call->args[1], (int)call->args[2], (unsigned)call->args[3]);
+    call->out[0] = (uint64_t)grid;
+    call->out[1] = (uint64_t)block;
+    call->outs = 2;
+    return result;
+}

@@ -163,6 +163,8 @@ static void objects_free(px_session_t *s)
         for (int k = 0; segment && k < PX_SEGMENT; k++)
             if (atomic_load(&segment[k].kind) == PX_GRAPH)
                 px_graph_forget(s, atomic_load(&segment[k].handle));
+            else if (atomic_load(&segment[k].kind) == PX_LINK)
+                px_link_forget(s, atomic_load(&segment[k].handle));
             else if (atomic_load(&segment[k].kind) == PX_PHYSICAL)
                 px_physical_forget(s, atomic_load(&segment[k].handle));
     }

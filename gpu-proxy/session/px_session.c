@@ -29,6 +29,7 @@ static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
     [PX_OP_FUNCTION - PX_OP_HELLO] = {px_function_by_name, 1, 0, 0},
     [PX_OP_EXCHANGE_CALL - PX_OP_HELLO] = {px_exchange, 2, 0, 1},
     [PX_OP_EXCHANGE_POST - PX_OP_HELLO] = {px_exchange, 2, 1, 0},
+    [PX_OP_LINK_READ - PX_OP_HELLO] = {px_link_read, 3, 0, 0},
     [PX_OP_GRAPH_NODE - PX_OP_HELLO] = {px_graph_node, sizeof(px_wire_node_t) / 8, 1, 0},
     [PX_OP_SHARED_MAP - PX_OP_HELLO] = {px_shared_map, 3, 0, 1},
     [PX_OP_SHARED_UNMAP - PX_OP_HELLO] = {px_shared_unmap, 2, 1, 0},

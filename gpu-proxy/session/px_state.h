@@ -27,6 +27,7 @@ typedef enum {
     PX_MODULE,   /* px_module_t */
     PX_GRAPH,    /* px_graph_t */
     PX_PHYSICAL, /* px_physical_t */
+    PX_LINK,     /* px_link_t */
     PX_ARRAY,    /* CUarray */
     PX_MIPMAP,   /* CUmipmappedArray */
     PX_FUNCTION  /* CUfunction, in a table of its own */
@@ -70,6 +71,8 @@ typedef struct {
 
 /* An executable graph, also one that is still being described. */
 typedef struct px_graph px_graph_t;
+/* What is being linked. */
+typedef struct px_link px_link_t;
 
 /* The client's thread. Its own default stream is made when first used, one per context. */
 typedef struct {
@@ -195,6 +198,8 @@ void px_exchange_end(px_session_t *session);
 void px_images_free(px_session_t *session);
 void px_module_forget(px_session_t *session, px_module_t *module);
 CUresult px_graph_node(px_call_t *call);
+CUresult px_link_read(px_call_t *call);
+void px_link_forget(px_session_t *session, px_link_t *link);
 /* Ends it at the driver, too. */
 void px_graph_forget(px_session_t *session, px_graph_t *graph);
 void px_session_free(px_session_t *session);
