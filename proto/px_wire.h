@@ -9,6 +9,8 @@
  * may use again once it has destroyed them; functions have numbers that the session gives. Device
  * addresses are the same on both sides.
  *
+ * A notice is a frame to the client that answers none of its own; it has no flags.
+ *
  * A reply has GB_FRAME_REPLY and begins with px_wire_result_t. GB_FRAME_ERROR beside it says that the
  * result is a late error of an earlier call and sticks to the context. GB_FRAME_MORE marks pieces of a
  * copy to the host; the reply proper follows them. */
@@ -40,6 +42,9 @@ enum {
     PX_OP_SHARED_UNMAP,   /* async: u64 base, u64 size */
     PX_OP_SHARED_UP,      /* async: px_wire_copy_t, bytes: at once, in the order of no stream */
     PX_OP_SHARED_DOWN,    /* reply: px_wire_copy_t -> pieces: at once, in the order of no stream */
+    PX_OP_HOST_RUN,       /* notice to the client: u64 token, u64 ticket, u64 status: run that */
+    PX_OP_HOST_DONE,      /* async: u64 ticket: it has */
+    PX_OP_OUTPUT,         /* notice to the client: px_wire_output_t, text that kernels have printed */
     PX_OP_BOX_UP,         /* async: px_wire_box_t, bytes: packed rows to its dst */
     PX_OP_BOX_DOWN,       /* reply: px_wire_box_t -> pieces: packed rows of its src */
     PX_OP_END,
@@ -125,6 +130,12 @@ typedef struct {
     uint32_t has_view;
     uint32_t reserved;
 } px_wire_texture_t;
+
+/* Text for the program's own standard output (1) or standard error (2). */
+typedef struct {
+    uint32_t size;
+    uint32_t fd;
+} px_wire_output_t;
 
 /* A piece on its way to the host. */
 typedef struct {

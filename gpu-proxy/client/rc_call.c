@@ -7,7 +7,7 @@
 #include "gpu-proxy/client/rc_pool.h"
 #include "gpu-proxy/client/rc_shared.h"
 
-CUresult rc_begin(rc_call_t *call)
+CUresult rc_begin_after_fault(rc_call_t *call)
 {
     CUresult result = rc_check();
     if (result)
@@ -15,6 +15,8 @@ CUresult rc_begin(rc_call_t *call)
     rc_lane_t *lane = rc_lane();
     if (!lane)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (lane->in_host)
+        return CUDA_ERROR_NOT_PERMITTED;
     memset(call, 0, sizeof(*call));
     call->lane = lane;
     CUcontext current = rc_lane_current(lane);
@@ -24,8 +26,15 @@ CUresult rc_begin(rc_call_t *call)
     if (!call->context)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     call->session = call->context->session;
-    if (atomic_load_explicit(&call->session->lost, memory_order_relaxed))
-        return RC_LOST;
+    return atomic_load_explicit(&call->session->lost, memory_order_relaxed) ? RC_LOST
+                                                                            : CUDA_SUCCESS;
+}
+
+CUresult rc_begin(rc_call_t *call)
+{
+    CUresult result = rc_begin_after_fault(call);
+    if (result || !call->context)
+        return result;
     return (CUresult)atomic_load_explicit(&call->context->context_.fault, memory_order_relaxed);
 }
 

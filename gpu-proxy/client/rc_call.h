@@ -21,7 +21,9 @@ typedef struct {
 /* Is CUDA initialised, has this thread a lane, and is its context without a fault? Does not demand a
  * context. */
 CUresult rc_begin(rc_call_t *call);
-/* The same, and demands a current context. */
+/* The same for calls that work after a fault too. */
+CUresult rc_begin_after_fault(rc_call_t *call);
+/* The same as rc_begin, and demands a current context. */
 CUresult rc_begin_in_context(rc_call_t *call);
 
 /* Arguments: checks the handle or the address and writes what goes on the wire. A NULL or special

@@ -20,7 +20,35 @@ struct rc_library {
     CUmodule *modules; /* at most one per context; stale ones are of contexts that are gone */
     int module_count;
     struct rc_kernel *kernels; /* asked for so far */
+    int retains;               /* the primary context of device 0, where it was loaded */
 };
+
+/* A library may be loaded before there is a context: what is wrong with it is found in the primary one of
+ * the first device, which it keeps. */
+static CUresult begin_anywhere(rc_call_t *call, int *retained)
+{
+    CUcontext context;
+    CUresult result = rc_begin(call);
+    *retained = 0;
+    if (result || call->context)
+        return result;
+    result = cuDevicePrimaryCtxRetain(&context, 0);
+    if (result)
+        return result;
+    *retained = 1;
+    call->context = rc_object_get(RC_CONTEXT, context);
+    if (!call->context)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    call->session = call->context->session;
+    return CUDA_SUCCESS;
+}
+
+static CUresult end_anywhere(CUresult result, int retained)
+{
+    if (retained)
+        cuDevicePrimaryCtxRelease_v2(0);
+    return result;
+}
 
 /* The library's module in the call's context. With the library's lock held. */
 static CUresult module_in(rc_call_t *call, struct rc_library *library, rc_object_t **out)
@@ -74,7 +102,8 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     (void)libraryOptions; /* advice about how the driver keeps the image */
     (void)libraryOptionValues;
     (void)numLibraryOptions;
-    CUresult result = rc_begin_in_context(&call);
+    int retained;
+    CUresult result = rc_check();
     if (!result && (!library || !code))
         result = CUDA_ERROR_INVALID_VALUE;
     void *linked = NULL;
@@ -83,11 +112,16 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     if (!result)
         result = rc_image_size(linked ? linked : code, &bytes, &size);
     if (!result)
-        result = rc_module_load(&call, linked ? linked : code, numJitOptions, jitOptions,
-                                jitOptionsValues, &module);
+        result = begin_anywhere(&call, &retained);
     if (result) {
         free(linked);
         return result;
+    }
+    result = rc_module_load(&call, linked ? linked : code, numJitOptions, jitOptions,
+                            jitOptionsValues, &module);
+    if (result) {
+        free(linked);
+        return end_anywhere(result, retained);
     }
     struct rc_library *l = calloc(1, sizeof(*l));
     rc_object_t *object = l ? rc_object_new(RC_LIBRARY, call.session, NULL) : NULL;
@@ -95,6 +129,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
         pthread_mutex_init(&l->lock, NULL);
         l->image = malloc(size);
         l->modules = malloc(sizeof(*l->modules));
+        l->retains = retained;
         object->library = l;
     }
     if (!object || !l->image || !l->modules) {
@@ -106,7 +141,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
             free(l);
         }
         free(linked);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return end_anywhere(CUDA_ERROR_OUT_OF_MEMORY, retained);
     }
     memcpy(l->image, bytes, size);
     free(linked);
@@ -141,7 +176,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 
 static CUresult find_library(CUlibrary handle, rc_call_t *call, rc_object_t **out)
 {
-    CUresult result = rc_begin(call);
+    CUresult result = rc_begin_after_fault(call);
     if (result)
         return result;
     *out = rc_object_get(RC_LIBRARY, handle);
@@ -164,9 +199,10 @@ CUresult cuLibraryUnload(CUlibrary library)
             rc_module_unload(&call, module);
         call.dropped = NULL;
     }
+    int retained = l->retains;
     library_free(l);
     rc_object_free(object);
-    return result;
+    return end_anywhere(result, retained);
 }
 
 /* Any module of the library that is loaded, else one loaded into the current context. */
@@ -330,7 +366,7 @@ CUresult rc_kernel_function(rc_call_t *call, rc_object_t *kernel, rc_object_t **
 
 static CUresult find_kernel(CUkernel handle, rc_call_t *call, rc_object_t **out)
 {
-    CUresult result = rc_begin(call);
+    CUresult result = rc_begin_after_fault(call);
     if (result)
         return result;
     *out = rc_object_get(RC_KERNEL, handle);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
-#include "gpu-proxy/client/rc_state.h"
+#include "gpu-proxy/client/rc_host.h"
 
 enum {
     BUFFER = 2 << 20,
@@ -39,7 +39,7 @@ void rc_session_lose(rc_session_t *session, const char *why)
 static rc_waiter_t *waiter_for(rc_session_t *s, const gb_frame_t *frame)
 {
     rc_waiter_t *w = s->waiters;
-    while (w && w->sequence != frame->sequence)
+    while (w && (w->listens || w->sequence != frame->sequence))
         w = w->next;
     return frame->flags & GB_FRAME_REPLY ? w : NULL;
 }
@@ -107,6 +107,32 @@ static gb_status_t deliver(rc_session_t *s, const gb_frame_t *frame, const uint8
     return GB_OK;
 }
 
+/* What kernels have printed. */
+static gb_status_t print(const gb_frame_t *frame, const uint8_t *payload)
+{
+    px_wire_output_t head = {0};
+    if (frame->length >= sizeof(head))
+        memcpy(&head, payload, sizeof(head));
+    if (frame->length < sizeof(head) || head.size > frame->length - sizeof(head))
+        return gb_fail(GB_ERR_PROTOCOL, "output that is cut off");
+    FILE *to = head.fd == 2 ? stderr : stdout;
+    fwrite(payload + sizeof(head), 1, head.size, to);
+    fflush(to);
+    return GB_OK;
+}
+
+/* A frame that answers no call. */
+static gb_status_t take_notice(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload)
+{
+    uint64_t words[3];
+    if (frame->operation == PX_OP_OUTPUT)
+        return print(frame, payload);
+    if (frame->operation != PX_OP_HOST_RUN || frame->length < sizeof(words))
+        return gb_fail(GB_ERR_PROTOCOL, "frame %u answers no call", frame->sequence);
+    memcpy(words, payload, sizeof(words));
+    return rc_host_asked(s, words);
+}
+
 /* Receives what is there, waiting for it until `deadline`, and delivers what is complete. The caller
  * is the one who reads. */
 static gb_status_t pump(rc_session_t *s, uint64_t deadline)
@@ -138,7 +164,9 @@ static gb_status_t pump(rc_session_t *s, uint64_t deadline)
                 status = gb_fail(GB_ERR_PROTOCOL, "a piece of %u bytes", frame.length);
             break;
         }
-        if (piece) {
+        if (!(frame.flags & GB_FRAME_REPLY)) {
+            status = take_notice(s, &frame, payload);
+        } else if (piece) {
             status = take_piece(s, &frame, payload, here);
         } else {
             pthread_mutex_lock(&s->recv_lock);
@@ -204,6 +232,26 @@ static void await(rc_session_t *s, rc_waiter_t *me)
         hand_on(s);
     if (!me->done)
         me->result = RC_LOST;
+    pthread_mutex_unlock(&s->recv_lock);
+}
+
+void rc_session_listen(rc_session_t *s, rc_waiter_t *listener)
+{
+    pthread_cond_init(&listener->wake, NULL);
+    listener->listens = 1;
+    pthread_mutex_lock(&s->recv_lock);
+    listener->next = s->waiters;
+    s->waiters = listener;
+    pthread_mutex_unlock(&s->recv_lock);
+    await(s, listener);
+    pthread_cond_destroy(&listener->wake);
+}
+
+void rc_session_stop_listening(rc_session_t *s, rc_waiter_t *listener)
+{
+    pthread_mutex_lock(&s->recv_lock);
+    listener->done = 1;
+    pthread_cond_signal(&listener->wake);
     pthread_mutex_unlock(&s->recv_lock);
 }
 

@@ -514,6 +514,9 @@ static op_kind_t kind_of(uint16_t op)
     case GB_OP_cuMemsetD2D32Async:
     case GB_OP_cuStreamWaitValue32_v2:
     case GB_OP_cuStreamWriteValue32_v2:
+    case GB_OP_cuLaunchHostFunc:
+    case GB_OP_cuStreamAddCallback:
+    case PX_OP_HOST_DONE:
     case PX_OP_BOX_UP:
     case PX_OP_BOX_DOWN:
     case PX_OP_EXCHANGE_CALL:

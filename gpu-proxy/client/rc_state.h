@@ -148,6 +148,7 @@ typedef struct {
     int depth, room;
     uint64_t sent[RC_SESSIONS]; /* context last told to each session, its handle; 0 = none */
     uint8_t used[RC_SESSIONS];  /* it has sent frames there */
+    int in_host;                /* it runs a host function: no call is permitted */
 } rc_lane_t;
 
 /* A thread that waits for a reply. */
@@ -155,7 +156,8 @@ typedef struct rc_waiter {
     struct rc_waiter *next;
     uint32_t sequence;
     int done;
-    int late; /* the result is a fault of the context */
+    int late;    /* the result is a fault of the context */
+    int listens; /* for no reply: rc_session_listen */
     CUresult result;
     uint8_t *dst; /* of pieces */
     uint64_t dst_size;
@@ -262,6 +264,9 @@ static inline const void *rc_waiter_bytes(const rc_waiter_t *w)
     return w->more ? w->more : (const void *)w->small;
 }
 void rc_waiter_done(rc_waiter_t *waiter);
+/* Receives what comes, unless others do, until somebody stops it or the session is lost. */
+void rc_session_listen(rc_session_t *session, rc_waiter_t *listener);
+void rc_session_stop_listening(rc_session_t *session, rc_waiter_t *listener);
 /* Starts the thread that flushes batches by time and notices lost peers (rc_progress.c); wakes it. */
 gb_status_t rc_progress_start(void);
 void rc_progress_arm(void);

@@ -21,6 +21,7 @@
 #include "common/link/gb_link.h"
 #include "gpu-proxy/session/px_boot.h"
 #include "gpu-proxy/session/px_confine.h"
+#include "gpu-proxy/session/px_output.h"
 #include "gpu-proxy/session/px_probe.h"
 #include "gpu-proxy/session/px_session.h"
 #include "gpu-proxy/session/px_tenant.h"
@@ -183,6 +184,8 @@ static gb_status_t serve(const options_t *o)
     st = px_tenant_cache(boot.tenant);
     if (st == GB_OK)
         st = start_watcher(link);
+    if (st == GB_OK)
+        st = px_output_capture();
     if (st != GB_OK)
         return st;
     px_session_config_t config = {.driver = driver.table,

@@ -191,6 +191,8 @@ void px_session_free(px_session_t *s)
     table_free(&s->functions);
     pthread_mutex_destroy(&s->send_lock);
     pthread_mutex_destroy(&s->role_lock);
+    pthread_mutex_destroy(&s->host_lock);
+    pthread_cond_destroy(&s->host_done);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->role_free);
     pthread_cond_destroy(&s->finished);

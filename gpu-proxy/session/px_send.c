@@ -1,11 +1,10 @@
 #include <stdlib.h>
 
-#include "gpu-proxy/session/px_state.h"
+#include "gpu-proxy/session/px_output.h"
 
-static gb_status_t send_frame(px_call_t *call, uint8_t flags, const struct iovec *parts, int count)
+static gb_status_t send_as(px_session_t *s, gb_frame_t frame, const struct iovec *parts, int count)
 {
     static const uint8_t zeros[8];
-    px_session_t *s = call->session;
     uint8_t header[GB_FRAME_HEADER];
     struct iovec iov[6];
     size_t length = 0;
@@ -15,11 +14,7 @@ static gb_status_t send_frame(px_call_t *call, uint8_t flags, const struct iovec
     }
     iov[count + 1].iov_base = (void *)(uintptr_t)zeros;
     iov[count + 1].iov_len = px_wire_pad((uint32_t)length) - length;
-    gb_frame_t frame = {.length = px_wire_pad((uint32_t)length),
-                        .operation = call->frame.operation,
-                        .flags = flags,
-                        .lane = call->frame.lane,
-                        .sequence = call->frame.sequence};
+    frame.length = px_wire_pad((uint32_t)length);
     gb_frame_encode(&frame, header);
     iov[0].iov_base = header;
     iov[0].iov_len = sizeof(header);
@@ -27,6 +22,20 @@ static gb_status_t send_frame(px_call_t *call, uint8_t flags, const struct iovec
     gb_status_t status = gb_link_sendv(s->link, iov, count + 2);
     pthread_mutex_unlock(&s->send_lock);
     return status;
+}
+
+static gb_status_t send_frame(px_call_t *call, uint8_t flags, const struct iovec *parts, int count)
+{
+    gb_frame_t frame = {.operation = call->frame.operation,
+                        .flags = flags,
+                        .lane = call->frame.lane,
+                        .sequence = call->frame.sequence};
+    return send_as(call->session, frame, parts, count);
+}
+
+gb_status_t px_send_notice(px_session_t *session, uint16_t op, const struct iovec *parts, int count)
+{
+    return send_as(session, (gb_frame_t){.operation = op}, parts, count);
 }
 
 gb_status_t px_send_reply(px_call_t *call, CUresult result)
@@ -38,6 +47,7 @@ gb_status_t px_send_reply(px_call_t *call, CUresult result)
         result = (CUresult)late;
         flags |= GB_FRAME_ERROR;
     }
+    px_output_flush(call->session);
     px_wire_result_t head = {(uint32_t)result, 0};
     struct iovec parts[3] = {{&head, sizeof(head)}};
     int count = 1;

@@ -11,7 +11,7 @@
 
 #include "common/core/gb_log.h"
 #include "common/cuda/gb_cuda_error.h"
-#include "gpu-proxy/session/px_state.h"
+#include "gpu-proxy/session/px_host.h"
 #include "proto/px_wire_graph.h"
 
 enum {
@@ -35,6 +35,7 @@ static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
     [PX_OP_SHARED_UNMAP - PX_OP_HELLO] = {px_shared_unmap, 2, 1, 0},
     [PX_OP_SHARED_UP - PX_OP_HELLO] = {px_shared_up, sizeof(px_wire_copy_t) / 8, 1, 0},
     [PX_OP_SHARED_DOWN - PX_OP_HELLO] = {px_shared_down, sizeof(px_wire_copy_t) / 8, 0, 1},
+    [PX_OP_HOST_DONE - PX_OP_HELLO] = {px_host_done, 1, 1, 0},
     [PX_OP_BOX_UP - PX_OP_HELLO] = {px_box_up, sizeof(px_wire_box_t) / 8, 1, 0},
     [PX_OP_BOX_DOWN - PX_OP_HELLO] = {px_box_down, sizeof(px_wire_box_t) / 8, 0, 1},
 };
@@ -134,6 +135,7 @@ static int is_void(const px_call_t *call)
     case GB_OP_cuMemcpyHtoDAsync_v2:
     case GB_OP_cuMemcpy3DAsync_v2:
     case PX_OP_BOX_UP:
+    case GB_OP_cuLaunchHostFunc:
     case GB_OP_cuMemsetD2D8Async:
     case GB_OP_cuMemsetD2D16Async:
     case GB_OP_cuMemsetD2D32Async:
@@ -362,6 +364,8 @@ static gb_status_t create(const px_session_config_t *config, gb_link_t *link, px
     s->next_function = PX_WIRE_FIRST_OBJECT;
     pthread_mutex_init(&s->send_lock, NULL);
     pthread_mutex_init(&s->role_lock, NULL);
+    pthread_mutex_init(&s->host_lock, NULL);
+    pthread_cond_init(&s->host_done, NULL);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->role_free, NULL);
     pthread_cond_init(&s->finished, NULL);
@@ -408,6 +412,7 @@ gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link)
         return status;
     s->workers = 1;
     work(s); /* this thread is the first worker */
+    px_host_end(s);
     int gone = all_gone(s);
     status = s->status;
     /* Otherwise the process ends under the lanes that still wait, and takes the memory along. */

@@ -119,6 +119,12 @@ typedef struct px_session {
     pthread_mutex_t send_lock;
     uint32_t send_sequence;
 
+    pthread_mutex_t host_lock; /* px_host.c */
+    pthread_cond_t host_done;
+    struct px_host_run *host_runs; /* the client is at them */
+    uint64_t host_tickets;
+    int host_over;
+
     pthread_mutex_t role_lock;
     pthread_cond_t role_free; /* an idle worker may become dispatcher */
     pthread_cond_t finished;
@@ -180,6 +186,9 @@ void px_lane_end(px_session_t *session, px_lane_t *lane);
 
 /* ---- sending (px_send.c): thread-safe ---- */
 gb_status_t px_send_reply(px_call_t *call, CUresult result);
+/* A frame that answers no call. */
+gb_status_t px_send_notice(px_session_t *session, uint16_t op, const struct iovec *parts,
+                           int count);
 gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size);
 
 /* ---- calls written by hand ---- */
@@ -192,6 +201,7 @@ CUresult px_shared_map(px_call_t *call);
 CUresult px_shared_unmap(px_call_t *call);
 CUresult px_shared_up(px_call_t *call);
 CUresult px_shared_down(px_call_t *call);
+CUresult px_host_done(px_call_t *call);
 CUresult px_box_up(px_call_t *call);
 CUresult px_box_down(px_call_t *call);
 void px_exchange_end(px_session_t *session);

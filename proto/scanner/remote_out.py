@@ -33,11 +33,12 @@ def session_function(sym):
     out.append("    if (call->bad)\n        return call->bad;\n")
     args = ", ".join(("&" if p.direction == "out" else "") + p.name for p in sym.params)
     if sym.blocking:
-        # Done already? Then it costs no change of threads.
+        # Done already? Then it costs no change of threads; what kernels printed comes out with it.
         query = sym.name.replace("Synchronize", "Query")
         out.append("    if (!call->may_block) {\n"
                    f"        CUresult now = call->cuda->{query}({args});\n"
-                   "        return now == CUDA_ERROR_NOT_READY ? PX_WOULD_BLOCK : now;\n    }\n")
+                   "        if (now)\n"
+                   "            return now == CUDA_ERROR_NOT_READY ? PX_WOULD_BLOCK : now;\n    }\n")
     if not outputs(sym):
         out.append(f"    return call->cuda->{sym.name}({args});\n}}\n\n")
         return "".join(out)

@@ -8,11 +8,17 @@
 
 #include "common/core/gb_clock.h"
 #include "common/cuda/gb_driver.h"
+#include "gpu-proxy/session/px_output.h"
 #include "gpu-proxy/session/px_session.h"
 
 static void reply(gb_link_t *link, const void *data, size_t size)
 {
     (void)gb_link_send(link, data, size);
+}
+
+gb_status_t px_output_capture(void)
+{
+    return GB_OK;
 }
 
 gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link)
