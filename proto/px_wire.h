@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 enum {
-    PX_WIRE_VERSION = 1,            /* of everything in this file and of the catalogue's numbers */
+    PX_WIRE_VERSION = 2,            /* of everything in this file and of the catalogue's numbers */
     PX_WIRE_PIECE = 256 << 10,      /* bytes of bulk in one frame */
     PX_WIRE_MAX = (1 << 20) + 4096, /* longest payload, either way */
     PX_WIRE_INLINE = 8 << 10,       /* copies up to this size ride in the batch */
@@ -59,6 +59,8 @@ enum { PX_WIRE_ATTRIBUTES = 152 }; /* device attributes 0 .. 151 travel in the s
 typedef struct {
     uint32_t version;
     uint32_t pid;     /* of the client, for logs */
+    uint32_t resumes; /* 1: both sides keep what they send, and go on after a cut */
+    uint32_t reserved;
     char program[48]; /* its short name */
 } px_wire_hello_t;
 

@@ -196,6 +196,8 @@ gb_status_t gb_answer_decode(const uint8_t in[GB_ANSWER_SIZE], const char *where
     case GB_ERR_LIMIT:
         return gb_fail(GB_ERR_LIMIT, "%s serves as many sessions as it may: try again later",
                        where);
+    case GB_ERR_NOT_FOUND:
+        return gb_fail(GB_ERR_NOT_FOUND, "the session at %s has ended", where);
     case GB_ERR_EXISTS:
         return gb_fail(GB_ERR_EXISTS, "%s already serves this session", where);
     default:

@@ -217,6 +217,15 @@ static CUresult check_event_flags(rc_call_t *call, unsigned flags)
     return !result && !captured ? CUDA_ERROR_ILLEGAL_STATE : result;
 }
 
+CUresult rc_post_reference(rc_call_t *call, uint16_t op, const void *a, size_t a_size,
+                           const void *b, size_t b_size, uint64_t *until)
+{
+    if (!call->session)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return rc_send_reference(call->session, call->lane, context_of(call), op, a, a_size, b, b_size,
+                             until);
+}
+
 CUresult rc_post(rc_call_t *call, uint16_t op, const uint64_t *args, unsigned count)
 {
     _Static_assert(CU_EVENT_RECORD_EXTERNAL == (int)CU_EVENT_WAIT_EXTERNAL, "one check for both");

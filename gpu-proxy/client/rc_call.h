@@ -52,6 +52,9 @@ CUresult rc_post_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_siz
 /* The same, sent at once and without a copy of `b`: for bulk. */
 CUresult rc_post_bulk(rc_call_t *call, uint16_t op, const void *a, size_t a_size, const void *b,
                       size_t b_size);
+/* The same, and not even kept: see rc_send_reference. */
+CUresult rc_post_reference(rc_call_t *call, uint16_t op, const void *a, size_t a_size,
+                           const void *b, size_t b_size, uint64_t *until);
 /* Asks and waits; writes the outputs on success. */
 CUresult rc_ask(rc_call_t *call, uint16_t op, const uint64_t *args, unsigned count, uint64_t *outs,
                 unsigned out_count);

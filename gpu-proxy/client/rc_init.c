@@ -22,7 +22,7 @@ static void in_child(void)
         return;
     atomic_store(&rc.phase, RC_FORKED);
     for (int i = 0; i < rc.session_count; i++)
-        gb_link_abandon(rc.sessions[i]->link);
+        gb_durable_abandon(rc.sessions[i]->stream);
 }
 
 /* The last of the three ends that a CUDA program has (atexit handlers and the runtime's unregistering
@@ -69,7 +69,9 @@ typedef struct {
 static gb_status_t greet(connecting_t *c, rc_lane_t *lane)
 {
     rc_session_t *s = c->session;
-    px_wire_hello_t hello = {PX_WIRE_VERSION, (uint32_t)getpid(), {0}};
+    px_wire_hello_t hello = {.version = PX_WIRE_VERSION,
+                             .pid = (uint32_t)getpid(),
+                             .resumes = (uint32_t)gb_durable_keeps(s->stream)};
     px_wire_welcome_t welcome = {0};
     rc_waiter_t waiter = {0};
     snprintf(hello.program, sizeof(hello.program), "%s", program_invocation_short_name);

@@ -99,6 +99,8 @@ static CUresult use_copy(rc_call_t *call, CUstream stream, px_wire_copy_t *copy)
     return result ? result : rc_use_stream(call, stream, &copy->stream);
 }
 
+enum { REFER_FROM = 4 << 20 }; /* bytes of a copy that are not copied once more */
+
 /* Device memory that may belong to another session than the stream; refused if it is none. */
 static CUresult copy_row(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
@@ -131,16 +133,22 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t
     if (!result && ByteCount && rc_shared_is_open((uint64_t)(uintptr_t)srcHost))
         return copy_row(dstDevice, (CUdeviceptr)(uintptr_t)srcHost, ByteCount, hStream);
     const uint8_t *from = srcHost;
+    uint64_t until = 0;
     for (size_t done = 0; done < ByteCount && !result; done += copy.size) {
+        size_t left = ByteCount - done;
         copy.dst = dst + done;
-        copy.size = ByteCount - done < PX_WIRE_PIECE ? ByteCount - done : PX_WIRE_PIECE;
-        result = copy.size <= PX_WIRE_INLINE
+        copy.size = left < PX_WIRE_PIECE ? left : PX_WIRE_PIECE;
+        /* Of a large copy all but the end is sent again from the program's own memory, after a cut. */
+        result = ByteCount >= REFER_FROM && left > 2 * PX_WIRE_PIECE
+                     ? rc_post_reference(&call, GB_OP_cuMemcpyHtoDAsync_v2, &copy, sizeof(copy),
+                                         from + done, copy.size, &until)
+                 : copy.size <= PX_WIRE_INLINE
                      ? rc_post_bytes(&call, GB_OP_cuMemcpyHtoDAsync_v2, &copy, sizeof(copy),
                                      from + done, copy.size)
                      : rc_post_bulk(&call, GB_OP_cuMemcpyHtoDAsync_v2, &copy, sizeof(copy),
                                     from + done, copy.size);
     }
-    return result;
+    return until && !result ? rc_settle(call.session, until) : result;
 }
 
 /* What kernels share is copied by the device: done before it may change here. */

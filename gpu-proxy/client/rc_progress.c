@@ -29,7 +29,8 @@ void rc_progress_arm(void)
 static int anything_queued(void)
 {
     for (int i = 0; i < rc.session_count; i++)
-        if (atomic_load(&rc.sessions[i]->used))
+        if (atomic_load(&rc.sessions[i]->used) || gb_durable_unsent(rc.sessions[i]->stream) ||
+            gb_durable_ack_due(rc.sessions[i]->stream))
             return 1;
     return 0;
 }
@@ -47,6 +48,13 @@ static void send_old_batches(void)
         atomic_store(&armed, 1);
 }
 
+/* A peer's end shows on the socket beside shared memory only to who looks there. */
+static int shared_fd(const rc_session_t *session)
+{
+    gb_link_t *link = gb_durable_link(session->stream);
+    return gb_link_is_shared(link) ? gb_link_fd(link) : -1;
+}
+
 static void *progress(void *arg)
 {
     struct pollfd fds[RC_SESSIONS + 1];
@@ -56,7 +64,7 @@ static void *progress(void *arg)
     prctl(PR_SET_TIMERSLACK, 1000ul);
     fds[0] = (struct pollfd){event, POLLIN, 0};
     for (int i = 0; i < count; i++)
-        fds[i + 1] = (struct pollfd){gb_link_fd(rc.sessions[i]->link), POLLRDHUP, 0};
+        fds[i + 1] = (struct pollfd){shared_fd(rc.sessions[i]), POLLRDHUP, 0};
     while (atomic_load(&rc.phase) != RC_OVER) {
         uint64_t rings;
         if (atomic_load(&armed)) {
@@ -69,7 +77,7 @@ static void *progress(void *arg)
             return NULL;
         for (int i = 0; i < count; i++)
             if (fds[i + 1].revents) {
-                gb_link_peer_gone(rc.sessions[i]->link);
+                gb_link_peer_gone(gb_durable_link(rc.sessions[i]->stream));
                 fds[i + 1].fd = -1;
             }
     }
@@ -92,6 +100,6 @@ gb_status_t rc_progress_start(void)
         return gb_fail_errno(GB_ERR_IO, error, "cannot start a thread");
     pthread_detach(thread);
     for (int i = 0; i < rc.session_count; i++)
-        gb_link_set_watched(rc.sessions[i]->link);
+        gb_link_set_watched(gb_durable_link(rc.sessions[i]->stream));
     return GB_OK;
 }

@@ -4,6 +4,7 @@
  * threads; a batch goes out when it is full, old, or when somebody waits.
  * Receiving: whoever waits for a reply receives, one at a time; replies for others are delivered to
  * them. When the socket takes no more the sender receives too (stalled()). */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
+#include "common/core/gb_opt.h"
 #include "gpu-proxy/client/rc_host.h"
 
 enum {
@@ -19,6 +21,18 @@ enum {
     DIAL_MS = 10000,
 };
 
+/* What the proxy gives a silent client: its --session-timeout. */
+static uint64_t session_timeout_ns(void)
+{
+    const char *text = getenv("GABLE_SESSION_TIMEOUT");
+    int64_t seconds = 15;
+    if (text && *text && (gb_parse_int(text, &seconds) || seconds < 1 || seconds > 86400)) {
+        gb_log(GB_LOG_WARN, "GABLE_SESSION_TIMEOUT=%s is no number of seconds: 15 is used", text);
+        seconds = 15;
+    }
+    return (uint64_t)seconds * 1000000000u;
+}
+
 static const uint8_t zeros[8];
 
 void rc_session_lose(rc_session_t *session, const char *why)
@@ -26,10 +40,11 @@ void rc_session_lose(rc_session_t *session, const char *why)
     if (atomic_exchange(&session->lost, 1) == 0 && atomic_load(&rc.phase) != RC_OVER)
         gb_log(GB_LOG_ERROR, "the session at %s is lost: %s: its devices answer with errors",
                session->where, why);
-    gb_link_shutdown(session->link);
+    gb_durable_lose(session->stream);
     pthread_mutex_lock(&session->recv_lock);
     for (rc_waiter_t *w = session->waiters; w; w = w->next)
         pthread_cond_signal(&w->wake);
+    pthread_cond_broadcast(&session->acked);
     pthread_mutex_unlock(&session->recv_lock);
 }
 
@@ -62,25 +77,42 @@ static gb_status_t place_piece(rc_session_t *s, const gb_frame_t *frame, const u
     return good ? GB_OK : gb_fail(GB_ERR_PROTOCOL, "a piece outside of its copy");
 }
 
-/* Takes a piece whose first `here` payload bytes are in the buffer; the rest is received in place. */
+/* Takes a piece whose first `here` payload bytes are in the buffer; take_rest receives the others. */
 static gb_status_t take_piece(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload,
                               size_t here)
 {
-    uint8_t *at = NULL, pad[8];
+    uint8_t *at = NULL;
     size_t size = 0, head = sizeof(px_wire_piece_t);
     gb_status_t status = place_piece(s, frame, payload, &at, &size);
     if (status)
         return status;
     size_t first = here - head < size ? here - head : size;
     memcpy(at, payload + head, first);
-    if (first < size)
-        status = gb_link_recv(s->link, at + first, size - first, GB_NEVER);
-    size_t got = here > head + size ? here : head + size;
-    size_t left = frame->length - got;
-    if (!status && left > sizeof(pad))
-        status = gb_fail(GB_ERR_PROTOCOL, "a piece with %zu bytes too many", left);
-    if (!status && left)
-        status = gb_link_recv(s->link, pad, left, GB_NEVER);
+    s->rest_at = at + first;
+    s->rest = size - first;
+    s->rest_pad = frame->length - (here > head + size ? here : head + size);
+    return s->rest_pad > 8
+               ? gb_fail(GB_ERR_PROTOCOL, "a piece with %zu bytes too many", s->rest_pad)
+               : GB_OK;
+}
+
+/* Receives the rest of a piece straight to where it belongs. What is left when this fails is received
+ * next time: the sender that reads for want of room must not wait for a new connection here. */
+static gb_status_t take_rest(rc_session_t *s, uint64_t deadline)
+{
+    uint8_t pad[8];
+    gb_status_t status = GB_OK;
+    while (s->rest + s->rest_pad > 0 && !status) {
+        size_t got = 0;
+        status = s->rest ? gb_durable_recv_some(s->stream, s->rest_at, s->rest, deadline, &got)
+                         : gb_durable_recv_some(s->stream, pad, s->rest_pad, deadline, &got);
+        if (!status && s->rest) {
+            s->rest_at += got;
+            s->rest -= got;
+        } else if (!status) {
+            s->rest_pad -= got;
+        }
+    }
     return status;
 }
 
@@ -107,6 +139,19 @@ static gb_status_t deliver(rc_session_t *s, const gb_frame_t *frame, const uint8
     return GB_OK;
 }
 
+static gb_status_t take_ack(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload)
+{
+    uint64_t received;
+    if (frame->length != sizeof(received))
+        return gb_fail(GB_ERR_PROTOCOL, "an acknowledgement of %u bytes", frame->length);
+    memcpy(&received, payload, sizeof(received));
+    gb_status_t status = gb_durable_acked(s->stream, received);
+    pthread_mutex_lock(&s->recv_lock);
+    pthread_cond_broadcast(&s->acked);
+    pthread_mutex_unlock(&s->recv_lock);
+    return status;
+}
+
 /* What kernels have printed. */
 static gb_status_t print(const gb_frame_t *frame, const uint8_t *payload)
 {
@@ -125,6 +170,8 @@ static gb_status_t print(const gb_frame_t *frame, const uint8_t *payload)
 static gb_status_t take_notice(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload)
 {
     uint64_t words[3];
+    if (frame->operation == GB_OP_ACK)
+        return take_ack(s, frame, payload);
     if (frame->operation == PX_OP_OUTPUT)
         return print(frame, payload);
     if (frame->operation != PX_OP_HOST_RUN || frame->length < sizeof(words))
@@ -138,12 +185,17 @@ static gb_status_t take_notice(rc_session_t *s, const gb_frame_t *frame, const u
 static gb_status_t pump(rc_session_t *s, uint64_t deadline)
 {
     size_t got = 0;
+    /* The reader must not wait for room to send, so another thread acknowledges. */
+    if (gb_durable_ack_due(s->stream))
+        rc_progress_arm();
+    if (s->rest + s->rest_pad > 0)
+        return take_rest(s, deadline);
     if (s->start > 0) {
         memmove(s->buffer, s->buffer + s->start, s->end - s->start);
         s->end -= s->start;
         s->start = 0;
     }
-    gb_status_t status = gb_link_recv_some(s->link, s->buffer + s->end, GULP, deadline, &got);
+    gb_status_t status = gb_durable_recv_some(s->stream, s->buffer + s->end, GULP, deadline, &got);
     if (status)
         return status;
     s->end += got;
@@ -182,6 +234,7 @@ static gb_status_t pump(rc_session_t *s, uint64_t deadline)
 static void hand_on(rc_session_t *s)
 {
     s->reading = 0;
+    pthread_cond_broadcast(&s->acked); /* who waits for that reads if nobody else does */
     for (rc_waiter_t *w = s->waiters; w; w = w->next)
         if (!w->done) {
             pthread_cond_signal(&w->wake);
@@ -257,17 +310,70 @@ void rc_session_stop_listening(rc_session_t *s, rc_waiter_t *listener)
 
 /* ---- sending: with send_lock held ---- */
 
-static CUresult flush(rc_session_t *s, const void *tail, size_t tail_size, size_t pad)
+/* Receives until `done`, or leaves that to who does it already. Returns when the session is lost, too. */
+static void read_until(rc_session_t *s, int (*done)(rc_session_t *s, uint64_t arg), uint64_t arg)
 {
-    struct iovec iov[3] = {{s->batch, atomic_load_explicit(&s->used, memory_order_relaxed)},
+    pthread_mutex_lock(&s->recv_lock);
+    while (!done(s, arg) && !atomic_load(&s->lost)) {
+        if (s->reading) {
+            pthread_cond_wait(&s->acked, &s->recv_lock);
+            continue;
+        }
+        s->reading = 1;
+        pthread_mutex_unlock(&s->recv_lock);
+        gb_status_t status = pump(s, GB_NEVER);
+        if (status)
+            rc_session_lose(s, gb_why());
+        pthread_mutex_lock(&s->recv_lock);
+        hand_on(s);
+    }
+    pthread_mutex_unlock(&s->recv_lock);
+}
+
+static int has_room(rc_session_t *s, uint64_t size)
+{
+    return gb_durable_room(s->stream) >= size;
+}
+
+static int is_confirmed(rc_session_t *s, uint64_t offset)
+{
+    return gb_durable_confirmed(s->stream) >= offset;
+}
+
+/* The acknowledgement that is due. */
+static size_t put_ack(rc_session_t *s, uint8_t *out)
+{
+    gb_frame_t frame = {.length = sizeof(uint64_t), .operation = GB_OP_ACK};
+    if (!gb_durable_ack_due(s->stream))
+        return 0;
+    uint64_t received = gb_durable_received(s->stream);
+    gb_frame_encode(&frame, out);
+    memcpy(out + GB_FRAME_HEADER, &received, sizeof(received));
+    gb_durable_ack_told(s->stream, received);
+    return GB_FRAME_HEADER + sizeof(received);
+}
+
+/* Sends the batch and what belongs behind it; `refer`: the tail stays where it is until it is confirmed. */
+static CUresult flush(rc_session_t *s, const void *tail, size_t tail_size, size_t pad, int refer)
+{
+    uint8_t ack[GB_FRAME_HEADER + sizeof(uint64_t)];
+    struct iovec iov[4] = {{ack, put_ack(s, ack)},
+                           {s->batch, atomic_load_explicit(&s->used, memory_order_relaxed)},
                            {(void *)(uintptr_t)tail, tail_size},
                            {(void *)(uintptr_t)zeros, pad}};
-    atomic_store_explicit(&s->used, 0, memory_order_relaxed);
-    if (atomic_load_explicit(&s->lost, memory_order_relaxed))
+    size_t size = iov[0].iov_len + iov[1].iov_len + pad + (refer ? 0 : tail_size);
+    if (atomic_load_explicit(&s->lost, memory_order_relaxed)) {
+        atomic_store_explicit(&s->used, 0, memory_order_relaxed);
         return RC_LOST;
-    if (iov[0].iov_len == 0)
+    }
+    if (size == 0)
         return CUDA_SUCCESS;
-    gb_status_t status = gb_link_sendv(s->link, iov, tail_size ? 3 : 1);
+    if (!has_room(s, size))
+        read_until(s, has_room, size);
+    atomic_store_explicit(&s->used, 0, memory_order_relaxed);
+    int skip = iov[0].iov_len == 0;
+    gb_status_t status =
+        gb_durable_sendv(s->stream, iov + skip, (tail_size ? 4 : 2) - skip, refer ? 2 - skip : -1);
     if (status == GB_OK)
         return CUDA_SUCCESS;
     rc_session_lose(s, gb_why());
@@ -305,7 +411,7 @@ static CUresult put_frame(rc_session_t *s, rc_lane_t *lane, const rc_object_t *c
     size_t room = 2 * GB_FRAME_HEADER + 8 + length - (tail ? px_wire_pad((uint32_t)tail) : 0) + 8;
     CUresult result = CUDA_SUCCESS;
     if (atomic_load_explicit(&s->used, memory_order_relaxed) + room > RC_BATCH)
-        result = flush(s, NULL, 0, 0);
+        result = flush(s, NULL, 0, 0, 0);
     if (result)
         return result;
     uint64_t handle = context ? (uint64_t)(uintptr_t)rc_handle(context) : 0;
@@ -334,15 +440,16 @@ CUresult rc_send(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, u
     int fresh = atomic_load_explicit(&s->used, memory_order_relaxed) == 0;
     CUresult result = put_frame(s, lane, context, op, a, a_size, b, b_size, 0);
     if (!result && atomic_load_explicit(&s->used, memory_order_relaxed) >= RC_FLUSH_AT)
-        result = flush(s, NULL, 0, 0);
+        result = flush(s, NULL, 0, 0, 0);
     pthread_mutex_unlock(&s->send_lock);
     if (fresh && !result)
         rc_progress_arm();
     return result;
 }
 
-CUresult rc_send_bulk(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
-                      const void *a, size_t a_size, const void *b, size_t b_size)
+static CUresult send_bulk(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
+                          const void *a, size_t a_size, const void *b, size_t b_size, int refer,
+                          uint64_t *until)
 {
     size_t length = a_size + b_size;
     if (atomic_load_explicit(&s->lost, memory_order_relaxed))
@@ -350,9 +457,31 @@ CUresult rc_send_bulk(rc_session_t *s, rc_lane_t *lane, const rc_object_t *conte
     pthread_mutex_lock(&s->send_lock);
     CUresult result = put_frame(s, lane, context, op, a, a_size, NULL, 0, b_size);
     if (!result)
-        result = flush(s, b, b_size, px_wire_pad((uint32_t)length) - length);
+        result = flush(s, b, b_size, px_wire_pad((uint32_t)length) - length, refer);
+    *until = gb_durable_sent(s->stream);
     pthread_mutex_unlock(&s->send_lock);
     return result;
+}
+
+CUresult rc_send_bulk(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
+                      const void *a, size_t a_size, const void *b, size_t b_size)
+{
+    uint64_t until;
+    return send_bulk(s, lane, context, op, a, a_size, b, b_size, 0, &until);
+}
+
+CUresult rc_send_reference(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context,
+                           uint16_t op, const void *a, size_t a_size, const void *b, size_t b_size,
+                           uint64_t *until)
+{
+    return send_bulk(s, lane, context, op, a, a_size, b, b_size, 1, until);
+}
+
+CUresult rc_settle(rc_session_t *s, uint64_t until)
+{
+    if (gb_durable_keeps(s->stream))
+        read_until(s, is_confirmed, until);
+    return atomic_load(&s->lost) ? RC_LOST : CUDA_SUCCESS;
 }
 
 CUresult rc_send_and_wait(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
@@ -373,7 +502,7 @@ CUresult rc_send_and_wait(rc_session_t *s, rc_lane_t *lane, const rc_object_t *c
         waiter->next = s->waiters;
         s->waiters = waiter;
         pthread_mutex_unlock(&s->recv_lock);
-        flush(s, b, tail, pad); /* its failure is found by await() */
+        flush(s, b, tail, pad, 0); /* its failure is found by await() */
     }
     pthread_mutex_unlock(&s->send_lock);
     if (!result) {
@@ -392,42 +521,95 @@ void rc_waiter_done(rc_waiter_t *waiter)
 
 void rc_session_flush_old(rc_session_t *s, uint64_t older_than)
 {
-    if (atomic_load(&s->used) == 0 || atomic_load(&s->oldest) > older_than ||
+    int unsent = gb_durable_unsent(s->stream), due = gb_durable_ack_due(s->stream);
+    if ((!unsent && !due && (atomic_load(&s->used) == 0 || atomic_load(&s->oldest) > older_than)) ||
         pthread_mutex_trylock(&s->send_lock) != 0)
         return;
-    if (atomic_load(&s->oldest) <= older_than)
-        flush(s, NULL, 0, 0);
+    if (unsent && gb_durable_push(s->stream, 1) != GB_OK)
+        rc_session_lose(s, gb_why());
+    if (due || atomic_load(&s->oldest) <= older_than)
+        flush(s, NULL, 0, 0, 0);
     pthread_mutex_unlock(&s->send_lock);
 }
 
 /* ---- beginning and end ---- */
 
+/* Dials again until the session has surely given this client up. */
+static gb_status_t reconnect(void *arg, uint64_t received, gb_link_t **out, uint64_t *peer_received)
+{
+    rc_session_t *s = arg;
+    gb_link_t *old = gb_durable_link(s->stream);
+    uint64_t now = gb_now_ns(), end = gb_link_heard(old) + session_timeout_ns();
+    gb_status_t status = GB_ERR_TIMEOUT;
+    if (atomic_load(&s->lost) || atomic_load(&rc.phase) == RC_OVER)
+        return gb_fail(GB_ERR_LOST, "the session is over");
+    gb_log(GB_LOG_WARN, "the connection to %s is cut: dialling again", s->where);
+    for (int pause = 5; now < end; pause = pause * 2 < 200 ? pause * 2 : 200) {
+        gb_link_t *link;
+        s->credential.connection++;
+        status = gb_link_dial(&s->endpoint, &s->credential, end, &link);
+        if (status == GB_OK) {
+            gb_link_set_stall(link, stalled, s);
+            status = gb_durable_exchange(link, received, end, peer_received);
+            if (status == GB_OK) {
+                gb_log(GB_LOG_INFO, "the connection to %s is there again", s->where);
+                rc_progress_arm(); /* what the session has not got yet */
+                *out = link;
+                return GB_OK;
+            }
+            gb_link_close(link);
+        }
+        if (status != GB_ERR_LOST && status != GB_ERR_TIMEOUT)
+            break; /* the proxy, or the session, is gone for good */
+        poll(NULL, 0, pause);
+        now = gb_now_ns();
+    }
+    return status;
+}
+
 gb_status_t rc_session_open(const gb_endpoint_t *endpoint, const gb_credential_t *credential,
                             int number, rc_session_t **out)
 {
     rc_session_t *s = calloc(1, sizeof(*s));
+    gb_link_t *link = NULL;
     gb_status_t status = GB_ERR_NO_MEMORY;
     if (!s)
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     s->number = number;
+    s->endpoint = *endpoint;
+    s->credential = *credential;
     gb_endpoint_format(endpoint, s->where);
     s->batch = malloc(RC_BATCH);
     s->buffer = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!s->batch || s->buffer == MAP_FAILED)
         goto err_free;
-    status = gb_link_dial(endpoint, credential, gb_now_ns() + DIAL_MS * 1000000ull, &s->link);
+    status = gb_link_dial(endpoint, credential, gb_now_ns() + DIAL_MS * 1000000ull, &link);
     if (status)
         goto err_free;
+    status = gb_durable_create(link, reconnect, s, &s->stream);
+    /* On one machine a connection ends with a process only: there is nothing to resume. */
+    const char *line = getenv("GABLE_LINK_EMULATE");
+    if (!status && (endpoint->kind == GB_ENDPOINT_TCP || (line && *line)))
+        status = gb_durable_keep(s->stream);
+    if (status)
+        goto err_link;
     pthread_mutex_init(&s->send_lock, NULL);
     pthread_mutex_init(&s->recv_lock, NULL);
     pthread_mutex_init(&s->hash_lock, NULL);
-    gb_link_set_stall(s->link, stalled, s);
+    pthread_cond_init(&s->acked, NULL);
+    gb_link_set_stall(link, stalled, s);
     *out = s;
     return GB_OK;
+err_link:
+    if (s->stream)
+        gb_durable_free(s->stream);
+    else
+        gb_link_close(link);
 err_free:
     if (s->buffer && s->buffer != MAP_FAILED)
         munmap(s->buffer, BUFFER);
     free(s->batch);
+    gb_wipe(s, sizeof(*s));
     free(s);
     return status;
 }
@@ -438,22 +620,24 @@ void rc_session_end(rc_session_t *s)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec++;
     if (!atomic_load(&s->lost) && pthread_mutex_timedlock(&s->send_lock, &until) == 0) {
-        if (flush(s, NULL, 0, 0) == CUDA_SUCCESS)
-            gb_link_goodbye(s->link);
+        if (flush(s, NULL, 0, 0, 0) == CUDA_SUCCESS)
+            gb_link_goodbye(gb_durable_link(s->stream));
         atomic_store(&s->lost, 1);
         pthread_mutex_unlock(&s->send_lock);
     }
-    gb_link_shutdown(s->link);
+    gb_durable_lose(s->stream);
 }
 
 void rc_session_free(rc_session_t *s)
 {
-    gb_link_close(s->link);
+    gb_durable_free(s->stream);
+    pthread_cond_destroy(&s->acked);
     pthread_mutex_destroy(&s->send_lock);
     pthread_mutex_destroy(&s->recv_lock);
     pthread_mutex_destroy(&s->hash_lock);
     munmap(s->buffer, BUFFER);
     free(s->hashes);
     free(s->batch);
+    gb_wipe(s, sizeof(*s));
     free(s);
 }

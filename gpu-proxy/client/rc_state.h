@@ -14,6 +14,7 @@
 #include "common/cuda/gb_ranges.h"
 #include "common/frame/gb_frame.h"
 #include "common/lease/gb_lease.h"
+#include "common/link/gb_durable.h"
 #include "common/link/gb_link.h"
 #include "gb_cuda_ops.h"
 #include "proto/px_wire.h"
@@ -170,7 +171,9 @@ typedef struct rc_waiter {
 struct rc_session {
     int number;
     char where[GB_ENDPOINT_TEXT];
-    gb_link_t *link;
+    gb_durable_t *stream;
+    gb_endpoint_t endpoint; /* for dialling again */
+    gb_credential_t credential;
     atomic_int lost;
     int driver_version;
 
@@ -182,9 +185,12 @@ struct rc_session {
 
     pthread_mutex_t recv_lock;
     rc_waiter_t *waiters;
-    int reading; /* some thread receives */
+    int reading;          /* some thread receives */
+    pthread_cond_t acked; /* something was acknowledged, or nobody reads */
     uint8_t *buffer;
     size_t start, end;
+    uint8_t *rest_at; /* where the rest of a piece goes that has not come yet, past the buffer */
+    size_t rest, rest_pad;
 
     /* Counts frames that make the device work, and how many of them were done at the last wait for all:
      * kept while memory is shared (rc_shared.h). */
@@ -254,6 +260,12 @@ CUresult rc_send(rc_session_t *session, rc_lane_t *lane, const rc_object_t *cont
 /* The same, sent at once without a copy of `b`: for bulk. */
 CUresult rc_send_bulk(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context,
                       uint16_t op, const void *a, size_t a_size, const void *b, size_t b_size);
+/* The same without a copy of `b` for the case of a cut: it must stay until rc_settle(*until). */
+CUresult rc_send_reference(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context,
+                           uint16_t op, const void *a, size_t a_size, const void *b, size_t b_size,
+                           uint64_t *until);
+/* Waits until the session has what was sent before `until`; the 256 KiB before that need not follow. */
+CUresult rc_settle(rc_session_t *session, uint64_t until);
 /* The same, and waits for the reply; the result is the call's, or RC_LOST. The caller has zeroed the
  * waiter but for dst and dst_size, and calls rc_waiter_done afterwards. */
 CUresult rc_send_and_wait(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context,

@@ -201,6 +201,20 @@ static gb_status_t start_session(px_daemon_t *d, const px_arrival_t *arrival,
     return st;
 }
 
+/* A client whose connection was cut comes again: its session waits for it. */
+static gb_status_t pass_on(px_daemon_t *d, const px_arrival_t *arrival, const gb_preamble_t *facts,
+                           const px_grant_t *grant)
+{
+    px_boot_t boot;
+    fill_boot(&boot, d, grant, facts, arrival->peer);
+    gb_status_t st = px_sessions_pass(d->sessions, &boot, arrival->fd);
+    gb_wipe(&boot, sizeof boot);
+    if (st == GB_OK)
+        gb_log(GB_LOG_INFO, "session %016llx is resumed from %s",
+               (unsigned long long)facts->session, arrival->peer);
+    return st;
+}
+
 /* A recorded preamble could not get through the handshake, but it would cost a process. */
 static gb_status_t check_fresh(px_daemon_t *d, const gb_preamble_t *facts)
 {
@@ -228,8 +242,11 @@ static gb_status_t admit(px_daemon_t *d, const px_arrival_t *arrival)
         st = px_grants_find(d->grants, facts.lease, &grant);
     if (st == GB_OK)
         st = gb_preamble_allowed(arrival->fd, &facts, d->config.insecure);
-    if (st == GB_OK && facts.connection)
-        st = gb_fail(GB_ERR_UNSUPPORTED, "a session has one connection");
+    if (st == GB_OK && facts.connection) {
+        st = pass_on(d, arrival, &facts, &grant);
+        gb_wipe(&grant, sizeof grant);
+        return st;
+    }
     if (st == GB_OK)
         st = px_sessions_check(d->sessions, facts.lease, facts.session);
     if (st == GB_OK)

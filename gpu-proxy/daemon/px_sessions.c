@@ -113,6 +113,26 @@ void px_sessions_add(px_sessions_t *s, const px_session_info_t *info, int contro
     pthread_mutex_unlock(&s->lock);
 }
 
+gb_status_t px_sessions_pass(px_sessions_t *s, const px_boot_t *boot, int fd)
+{
+    gb_status_t st = GB_ERR_NOT_FOUND;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->count; i++) {
+        const entry_t *e = &s->list[i];
+        if (e->info.id == boot->facts.session && e->info.lease == boot->facts.lease &&
+            e->control >= 0 && !e->why) {
+            /* The answer goes out before the session can send anything on the same connection. */
+            st = gb_preamble_answer(fd, GB_OK);
+            if (st == GB_OK)
+                st = px_boot_send(e->control, boot, fd);
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return st != GB_ERR_NOT_FOUND ? st
+                                  : gb_fail(st, "session %016llx does not run any more",
+                                            (unsigned long long)boot->facts.session);
+}
+
 size_t px_sessions_list(px_sessions_t *s, px_session_info_t *out, size_t cap)
 {
     pthread_mutex_lock(&s->lock);

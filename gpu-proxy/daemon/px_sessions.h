@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include "gpu-proxy/daemon/px_daemon.h"
+#include "gpu-proxy/session/px_boot.h"
 
 typedef struct px_sessions px_sessions_t;
 
@@ -19,6 +20,9 @@ gb_status_t px_sessions_check(px_sessions_t *sessions, uint64_t lease, uint64_t 
 
 /* Adds a started process; takes `control` over. After px_sessions_check, so there is room. */
 void px_sessions_add(px_sessions_t *sessions, const px_session_info_t *info, int control);
+
+/* Passes a further connection to the session that it belongs to. GB_ERR_NOT_FOUND: there is none. */
+gb_status_t px_sessions_pass(px_sessions_t *sessions, const px_boot_t *boot, int fd);
 
 size_t px_sessions_list(px_sessions_t *sessions, px_session_info_t *out, size_t cap);
 gb_status_t px_sessions_kill(px_sessions_t *sessions, uint64_t id);

@@ -93,11 +93,72 @@ static int probe(const char *choice)
 
 /* ---- the watcher ---- */
 
+/* The watcher ends the process, or goes on with a link that the client has dialled anew. */
+typedef struct {
+    gb_durable_t *stream;
+    uint32_t timeout_ms;
+    uint32_t connection; /* of the current link */
+} watched_t;
+
+/* Takes the client's new connection over from the daemon. */
+static gb_status_t take_connection(watched_t *w)
+{
+    px_boot_t boot;
+    gb_link_t *link;
+    uint64_t received, peer_received, deadline = gb_now_ns() + HANDSHAKE_SECONDS * 1000000000ull;
+    int fd;
+    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd);
+    if (st == GB_ERR_LOST) {
+        gb_log(GB_LOG_WARN, "gpu-proxy is gone: the session ends");
+        _exit(1);
+    }
+    if (st != GB_OK)
+        return st;
+    uint32_t connection = boot.facts.connection;
+    st = gb_link_adopt(fd, &boot.facts, &boot.key, deadline, &link);
+    gb_wipe(&boot.key, sizeof boot.key);
+    if (st != GB_OK)
+        return st;
+    gb_link_set_silence(link, w->timeout_ms);
+    if (connection <= w->connection)
+        st = gb_fail(GB_ERR_PROTOCOL, "connection %u comes after %u", connection, w->connection);
+    if (st == GB_OK)
+        st = gb_durable_suspend(w->stream, &received);
+    if (st == GB_OK)
+        st = gb_durable_exchange(link, received, deadline, &peer_received);
+    if (st != GB_OK) {
+        gb_link_close(link);
+        return st;
+    }
+    w->connection = connection;
+    st = gb_durable_resume(w->stream, link, peer_received);
+    if (st == GB_OK)
+        gb_log(GB_LOG_INFO, "the client is here again: connection %u", connection);
+    /* What the client has not got yet; the dispatcher reads meanwhile. Yet another cut shows in the
+     * watcher's loop. */
+    if (st == GB_OK)
+        (void)gb_durable_push(w->stream, 0);
+    return st;
+}
+
+/* The socket of the client has come to its end. Comes back if another one is on its way. */
+static void end_of_client(const watched_t *w)
+{
+    struct pollfd p = {PX_BOOT_FD, POLLIN, 0};
+    gb_link_peer_gone(gb_durable_link(w->stream));
+    /* The serving thread sees the end as well, after what was sent before it. */
+    if (poll(&p, 1, GRACE_MS) == 1)
+        return;
+    gb_log(GB_LOG_INFO, "the client is gone: the session ends in the middle of its work");
+    _exit(0);
+}
+
 static void *watch_main(void *arg)
 {
-    gb_link_t *link = arg;
-    struct pollfd p[2] = {{PX_BOOT_FD, POLLIN, 0}, {gb_link_fd(link), POLLRDHUP, 0}};
+    watched_t *w = arg;
     for (int timeout = SETTLED_MS;;) {
+        struct pollfd p[2] = {{PX_BOOT_FD, POLLIN, 0},
+                              {gb_link_fd(gb_durable_link(w->stream)), POLLRDHUP, 0}};
         int ready = poll(p, 2, timeout);
         if (ready < 0)
             continue;
@@ -106,33 +167,27 @@ static void *watch_main(void *arg)
             px_tenant_bound();
             continue;
         }
-        /* The daemon sends nothing after the boot message in this version: readable means EOF. */
         if (p[0].revents) {
-            gb_log(GB_LOG_WARN, "gpu-proxy is gone: the session ends");
-            _exit(1);
-        }
-        if (p[1].revents) {
-            gb_link_peer_gone(link);
-            /* The serving thread sees the end as well, after what was sent before it. */
-            (void)poll(p, 1, GRACE_MS);
-            gb_log(GB_LOG_INFO, "the client is gone: the session ends in the middle of its work");
-            _exit(0);
+            if (take_connection(w) != GB_OK)
+                gb_log(GB_LOG_WARN, "a new connection is of no use: %s", gb_why());
+        } else if (p[1].revents) {
+            end_of_client(w);
         }
     }
     return NULL;
 }
 
-static gb_status_t start_watcher(gb_link_t *link)
+static gb_status_t start_watcher(watched_t *w)
 {
     pthread_t thread;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 128 * 1024);
+    pthread_attr_setstacksize(&attributes, 256 * 1024);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    int error = pthread_create(&thread, &attributes, watch_main, link);
+    int error = pthread_create(&thread, &attributes, watch_main, w);
     pthread_attr_destroy(&attributes);
     if (!error)
-        gb_link_set_watched(link);
+        gb_link_set_watched(gb_durable_link(w->stream));
     return error ? gb_fail_errno(GB_ERR_IO, error, "cannot start a thread") : GB_OK;
 }
 
@@ -167,6 +222,7 @@ static gb_status_t serve(const options_t *o)
 {
     static px_boot_t boot; /* wiped below; not on a stack that stays in use */
     static driver_t driver;
+    static watched_t watched;
     gb_link_t *link;
     int fd;
     gb_status_t prepared = prepare(o->driver, &driver);
@@ -181,9 +237,12 @@ static gb_status_t serve(const options_t *o)
     if (st != GB_OK)
         return st;
     gb_link_set_silence(link, boot.timeout_ms);
-    st = px_tenant_cache(boot.tenant);
+    watched.timeout_ms = boot.timeout_ms;
+    st = gb_durable_create(link, NULL, NULL, &watched.stream);
     if (st == GB_OK)
-        st = start_watcher(link);
+        st = px_tenant_cache(boot.tenant);
+    if (st == GB_OK)
+        st = start_watcher(&watched);
     if (st == GB_OK)
         st = px_output_capture();
     if (st != GB_OK)
@@ -194,7 +253,7 @@ static gb_status_t serve(const options_t *o)
                                   .device_count = boot.device_count,
                                   .memory_quota = boot.memory_quota,
                                   .used = report_used};
-    st = px_session_run(&config, link);
+    st = px_session_run(&config, watched.stream);
     px_tenant_bound();
     return st;
 }

@@ -101,7 +101,7 @@ CUresult px_do_cuMemcpyHtoDAsync_v2(px_call_t *call)
         return result; /* execute() receives the rest */
     memcpy(at, call->payload + sizeof(*copy), here < copy->size ? here : copy->size);
     if (here < copy->size &&
-        gb_link_recv(call->session->link, at + here, copy->size - here, GB_NEVER) != GB_OK)
+        gb_durable_recv(call->session->stream, at + here, copy->size - here) != GB_OK)
         return CUDA_ERROR_UNKNOWN; /* the link is lost, which the next receive finds */
     if (here < copy->size)
         call->here = sizeof(*copy) + (size_t)copy->size;

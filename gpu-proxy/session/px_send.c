@@ -1,6 +1,9 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu-proxy/session/px_output.h"
+
+enum { RESERVE = 2 << 20 }; /* bytes of what can be kept that pieces leave to replies */
 
 static gb_status_t send_as(px_session_t *s, gb_frame_t frame, const struct iovec *parts, int count)
 {
@@ -19,7 +22,7 @@ static gb_status_t send_as(px_session_t *s, gb_frame_t frame, const struct iovec
     iov[0].iov_base = header;
     iov[0].iov_len = sizeof(header);
     pthread_mutex_lock(&s->send_lock);
-    gb_status_t status = gb_link_sendv(s->link, iov, count + 2);
+    gb_status_t status = gb_durable_sendv(s->stream, iov, count + 2, -1);
     pthread_mutex_unlock(&s->send_lock);
     return status;
 }
@@ -69,8 +72,29 @@ gb_status_t px_send_reply(px_call_t *call, CUresult result)
     return status;
 }
 
+gb_status_t px_send_ack(px_session_t *s)
+{
+    uint8_t bytes[GB_FRAME_HEADER + sizeof(uint64_t)];
+    struct iovec iov = {bytes, sizeof(bytes)};
+    gb_frame_t frame = {.length = sizeof(uint64_t), .operation = GB_OP_ACK};
+    if (!gb_durable_ack_due(s->stream))
+        return GB_OK;
+    uint64_t received = gb_durable_received(s->stream);
+    gb_frame_encode(&frame, bytes);
+    memcpy(bytes + GB_FRAME_HEADER, &received, sizeof(received));
+    gb_durable_ack_told(s->stream, received);
+    pthread_mutex_lock(&s->send_lock);
+    gb_status_t status = gb_durable_sendv(s->stream, &iov, 1, -1);
+    pthread_mutex_unlock(&s->send_lock);
+    return status;
+}
+
+/* What the client acknowledges is taken by the dispatcher, so that one must not wait here: it sends small
+ * copies only, for which there is a reserve. */
 gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size)
 {
+    if (call->may_block && gb_durable_wait_room(call->session->stream, RESERVE + size) != GB_OK)
+        return GB_ERR_LOST;
     px_wire_piece_t piece = {offset, size};
     struct iovec parts[2] = {{&piece, sizeof(piece)}, {(void *)(uintptr_t)data, size}};
     return send_frame(call, GB_FRAME_REPLY | GB_FRAME_MORE, parts, 2);

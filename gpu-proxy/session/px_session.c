@@ -86,7 +86,9 @@ static gb_status_t next_frame(px_session_t *s, gb_frame_t *frame, const uint8_t 
             s->start = 0;
         }
         size_t room = need > GULP ? BUFFER - s->end : GULP;
-        gb_status_t status = gb_link_recv_some(s->link, s->buffer + s->end, room, GB_NEVER, &got);
+        gb_status_t status = px_send_ack(s);
+        if (status == GB_OK)
+            status = gb_durable_recv_some(s->stream, s->buffer + s->end, room, GB_NEVER, &got);
         if (status)
             return status;
         s->end += got;
@@ -100,7 +102,7 @@ static gb_status_t skip_rest(px_session_t *s, const px_call_t *call)
     gb_status_t status = GB_OK;
     for (size_t left = call->frame.length - call->here; left > 0 && !status;) {
         size_t size = left < sizeof(rest) ? left : sizeof(rest);
-        status = gb_link_recv(s->link, rest, size, GB_NEVER);
+        status = gb_durable_recv(s->stream, rest, size);
         left -= size;
     }
     return status;
@@ -263,6 +265,15 @@ static void end_session(px_session_t *s, gb_status_t status)
     pthread_mutex_unlock(&s->role_lock);
 }
 
+static gb_status_t take_ack(px_session_t *s, const gb_frame_t *frame, const uint8_t *payload)
+{
+    uint64_t received;
+    if (frame->length != sizeof(received))
+        return gb_fail(GB_ERR_PROTOCOL, "an acknowledgement of %u bytes", frame->length);
+    memcpy(&received, payload, sizeof(received));
+    return gb_durable_acked(s->stream, received);
+}
+
 /* Dispatches until the role is passed on (GB_OK) or the session is over. */
 static gb_status_t dispatch(px_session_t *s)
 {
@@ -273,6 +284,11 @@ static gb_status_t dispatch(px_session_t *s)
         gb_status_t status = next_frame(s, &frame, &payload, &here);
         if (status == GB_OK && frame.operation == GB_OP_GOODBYE)
             status = GB_ERR_CLOSED;
+        if (status == GB_OK && frame.operation == GB_OP_ACK) {
+            status = take_ack(s, &frame, payload);
+            if (status == GB_OK)
+                continue;
+        }
         if (status == GB_OK)
             status = execute(s, &frame, payload, here, &kept);
         if (status)
@@ -353,14 +369,15 @@ static gb_status_t choose_devices(px_session_t *s)
     return GB_OK;
 }
 
-static gb_status_t create(const px_session_config_t *config, gb_link_t *link, px_session_t **out)
+static gb_status_t create(const px_session_config_t *config, gb_durable_t *stream,
+                          px_session_t **out)
 {
     px_session_t *s = calloc(1, sizeof(*s));
     if (!s)
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     s->config = config;
     s->cuda = config->driver;
-    s->link = link;
+    s->stream = stream;
     s->next_function = PX_WIRE_FIRST_OBJECT;
     pthread_mutex_init(&s->send_lock, NULL);
     pthread_mutex_init(&s->role_lock, NULL);
@@ -404,10 +421,10 @@ static int all_gone(px_session_t *s)
     return gone;
 }
 
-gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link)
+gb_status_t px_session_run(const px_session_config_t *config, gb_durable_t *stream)
 {
     px_session_t *s = NULL;
-    gb_status_t status = create(config, link, &s);
+    gb_status_t status = create(config, stream, &s);
     if (status)
         return status;
     s->workers = 1;

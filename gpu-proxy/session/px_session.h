@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "common/core/gb_status.h"
-#include "common/link/gb_link.h"
+#include "common/link/gb_durable.h"
 #include "gb_cuda_table.h"
 
 typedef struct {
@@ -21,9 +21,10 @@ typedef struct {
     void *used_arg;
 } px_session_config_t;
 
-/* Serves `link` (connection 0 of the session) until its client says goodbye (GB_OK), is gone
- * (GB_ERR_LOST) or breaks the protocol (GB_ERR_PROTOCOL, GB_ERR_VERSION). Does not close the link. */
-gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link);
+/* Serves `stream` until its client says goodbye (GB_OK), is gone (GB_ERR_LOST) or breaks the protocol
+ * (GB_ERR_PROTOCOL, GB_ERR_VERSION). If the client asked for it, what is sent is kept, and a cut is waited
+ * out until the caller offers another link. Does not free the stream. */
+gb_status_t px_session_run(const px_session_config_t *config, gb_durable_t *stream);
 
 /* The `null` driver: one device that accepts everything and does nothing; copies to the host give
  * zeros. Measures pure remoting. */

@@ -52,6 +52,8 @@ CUresult px_hello(px_call_t *call)
     else
         gb_log(GB_LOG_INFO, "session of %.47s, process %u, on %s", hello->program, hello->pid,
                s->config->driver_name);
+    if (known && hello->resumes && gb_durable_keep(s->stream) != GB_OK)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!result)
         result = s->cuda->cuDriverGetVersion(&welcome.driver_version);
     for (int i = 0; i < s->device_count && !result && known; i++) {

@@ -91,7 +91,7 @@ typedef struct {
 typedef struct px_session {
     const px_session_config_t *config;
     const gb_cuda_table_t *cuda;
-    gb_link_t *link;
+    gb_durable_t *stream;
 
     px_device_slot_t *devices;
     int device_count;
@@ -185,6 +185,8 @@ px_lane_t *px_lane(px_session_t *session, uint32_t id);
 void px_lane_end(px_session_t *session, px_lane_t *lane);
 
 /* ---- sending (px_send.c): thread-safe ---- */
+/* Acknowledges what was received, if that is due. */
+gb_status_t px_send_ack(px_session_t *session);
 gb_status_t px_send_reply(px_call_t *call, CUresult result);
 /* A frame that answers no call. */
 gb_status_t px_send_notice(px_session_t *session, uint16_t op, const struct iovec *parts,

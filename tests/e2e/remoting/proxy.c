@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,29 +22,42 @@ static void give_up(const char *what)
     exit(1);
 }
 
-static void run_proxy(const proxy_t *proxy, const char *driver, int out)
+static void run_proxy(const proxy_t *proxy, const char *driver, proxy_link_t link,
+                      const char *option, const char *value, int out)
 {
-    int log = open(proxy->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    int log = open(proxy->log, O_WRONLY | O_CREAT | O_APPEND, 0600), n = 0;
+    const char *argv[16] = {"gpu-proxy", "--driver", driver, "--data-listen"};
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* also when a test fails half-way */
     dup2(out, 1);
     dup2(log, 2);
     setenv("GABLE_LOG", "info", 1);
-    execl(GABLE_BUILD_DIR "/bin/gpu-proxy", "gpu-proxy", "--insecure", "--data-listen", "none",
-          "--unix", proxy->endpoint + 5, "--driver", driver, (char *)NULL);
+    n = 4;
+    argv[n++] = link == PROXY_UNIX ? "none" : "127.0.0.1:0";
+    argv[n++] = link == PROXY_TLS ? "--key-file" : "--insecure";
+    if (link == PROXY_TLS)
+        argv[n++] = proxy->key;
+    if (link == PROXY_UNIX) {
+        argv[n++] = "--unix";
+        argv[n++] = proxy->endpoint + 5;
+    }
+    if (option) {
+        argv[n++] = option;
+        argv[n++] = value;
+    }
+    execv(GABLE_BUILD_DIR "/bin/gpu-proxy", (char *const *)(uintptr_t)argv);
     _exit(127);
 }
 
 /* Waits for the line that says that it serves. */
-static void await_ready(int fd)
+static void await_ready(int fd, char text[512])
 {
-    char text[512];
-    size_t used = 0;
+    size_t used = 0, size = 512;
     uint64_t end = gb_now_ns() + READY_MS * 1000000ull;
-    while (gb_now_ns() < end && used < sizeof(text) - 1) {
+    while (gb_now_ns() < end && used < size - 1) {
         struct pollfd p = {fd, POLLIN, 0};
         if (poll(&p, 1, 100) <= 0)
             continue;
-        ssize_t n = read(fd, text + used, sizeof(text) - 1 - used);
+        ssize_t n = read(fd, text + used, size - 1 - used);
         if (n <= 0)
             break;
         used += (size_t)n;
@@ -54,20 +68,41 @@ static void await_ready(int fd)
     give_up("gpu-proxy does not get ready");
 }
 
-void proxy_start(proxy_t *proxy, const char *driver)
+static void write_key(proxy_t *proxy)
+{
+    snprintf(proxy->key, sizeof(proxy->key), "%s/key", proxy->folder);
+    int file = open(proxy->key, O_WRONLY | O_CREAT, 0600);
+    for (int i = 0; i < 32; i++)
+        dprintf(file, "%02x", i + 1);
+    close(file);
+}
+
+void proxy_start_on(proxy_t *proxy, const char *driver, proxy_link_t link, const char *option,
+                    const char *value)
 {
     int out[2];
+    char text[512] = "";
+    memset(proxy, 0, sizeof(*proxy));
     snprintf(proxy->folder, sizeof(proxy->folder), "/tmp/gable-test-XXXXXX");
     if (!mkdtemp(proxy->folder) || pipe(out))
         give_up("no folder in /tmp");
     snprintf(proxy->endpoint, sizeof(proxy->endpoint), "unix:%s/s", proxy->folder);
     snprintf(proxy->log, sizeof(proxy->log), "%s/log", proxy->folder);
+    if (link == PROXY_TLS)
+        write_key(proxy);
     proxy->pid = fork();
     if (proxy->pid == 0)
-        run_proxy(proxy, driver, out[1]);
+        run_proxy(proxy, driver, link, option, value, out[1]);
     close(out[1]);
-    await_ready(out[0]);
+    await_ready(out[0], text);
     close(out[0]);
+    if (link != PROXY_UNIX && sscanf(strstr(text, "data="), "data=%95s", proxy->endpoint) != 1)
+        give_up("the proxy does not tell its endpoint");
+}
+
+void proxy_start(proxy_t *proxy, const char *driver)
+{
+    proxy_start_on(proxy, driver, PROXY_UNIX, NULL, NULL);
 }
 
 /* What a sanitizer has to say about the proxy or its sessions stands in their log. */
@@ -92,7 +127,10 @@ void proxy_stop(proxy_t *proxy)
     kill(proxy->pid, SIGTERM);
     waitpid(proxy->pid, NULL, 0);
     look_for_reports(proxy);
-    unlink(proxy->endpoint + 5);
+    if (strncmp(proxy->endpoint, "unix:", 5) == 0)
+        unlink(proxy->endpoint + 5);
+    if (*proxy->key)
+        unlink(proxy->key);
     unlink(proxy->log);
     rmdir(proxy->folder);
 }

@@ -7,13 +7,20 @@
 typedef struct {
     pid_t pid;
     char folder[64];
-    char endpoint[96]; /* "unix:PATH", for GABLE_PROXIES */
+    char endpoint[96]; /* "unix:PATH", or of TCP, for GABLE_PROXIES */
+    char key[96];      /* for GABLE_KEY_FILE; "" = none */
     char log[96];
 } proxy_t;
 
 /* Starts `gpu-proxy --insecure --unix ...` on the driver and waits until it is ready. Ends the test
  * program with a message if that fails. */
 void proxy_start(proxy_t *proxy, const char *driver);
+
+typedef enum { PROXY_UNIX, PROXY_TCP, PROXY_TLS } proxy_link_t;
+
+/* The same on another kind of link, with one more option and its value (NULL = none). */
+void proxy_start_on(proxy_t *proxy, const char *driver, proxy_link_t link, const char *option,
+                    const char *value);
 
 /* Ends it and removes its folder. */
 void proxy_stop(proxy_t *proxy);

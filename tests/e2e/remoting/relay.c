@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CALLERS = 8 };
+enum { CALLERS = 256 };
 
 struct relay {
     char path[108], target[108];
@@ -18,6 +18,8 @@ struct relay {
     int fds[CALLERS][2]; /* caller, target */
     int count;
     int stop[2];
+    int wake[2];
+    atomic_int held, refused;
     _Atomic uint64_t bytes[2]; /* up, down */
     pthread_t thread;
 };
@@ -42,6 +44,10 @@ static void take_caller(relay_t *relay)
     if (relay->count == CALLERS)
         give_up("relay: too many callers");
     pair[0] = accept(relay->listener, NULL, NULL);
+    if (atomic_load(&relay->refused)) {
+        close(pair[0]);
+        return;
+    }
     pair[1] = socket(AF_UNIX, SOCK_STREAM, 0);
     if (pair[0] < 0 || connect(pair[1], (struct sockaddr *)&address, sizeof(address)) != 0)
         give_up("relay: connect");
@@ -64,28 +70,40 @@ static int forward(relay_t *relay, int *pair, int from)
     return n > 0;
 }
 
+static void close_pair(int *pair)
+{
+    if (pair[0] < 0)
+        return;
+    close(pair[0]);
+    close(pair[1]);
+    pair[0] = pair[1] = -1; /* poll() passes over it */
+}
+
 static void *run(void *arg)
 {
     relay_t *relay = arg;
     for (;;) {
-        struct pollfd polled[2 + 2 * CALLERS];
-        int n = 0, callers = relay->count;
+        struct pollfd polled[3 + 2 * CALLERS];
+        int n = 0, callers = relay->count, held = atomic_load(&relay->held);
+        char byte;
         polled[n++] = (struct pollfd){relay->stop[0], POLLIN, 0};
+        polled[n++] = (struct pollfd){relay->wake[0], POLLIN, 0};
         polled[n++] = (struct pollfd){relay->listener, POLLIN, 0};
         for (int i = 0; i < callers; i++)
             for (int k = 0; k < 2; k++)
-                polled[n++] = (struct pollfd){relay->fds[i][k], POLLIN, 0};
+                polled[n++] = (struct pollfd){held ? -1 : relay->fds[i][k], POLLIN, 0};
         if (poll(polled, (nfds_t)n, -1) < 0 || polled[0].revents)
             return NULL;
-        if (polled[1].revents)
+        if (polled[1].revents && read(relay->wake[0], &byte, 1) != 1)
+            return NULL;
+        for (int i = 0; i < callers && atomic_load(&relay->refused); i++)
+            close_pair(relay->fds[i]);
+        if (polled[2].revents)
             take_caller(relay);
         for (int i = 0; i < 2 * callers; i++) {
             int *pair = relay->fds[i / 2];
-            if (polled[2 + i].revents && pair[0] >= 0 && !forward(relay, pair, i % 2)) {
-                close(pair[0]);
-                close(pair[1]);
-                pair[0] = pair[1] = -1; /* poll() passes over it */
-            }
+            if (polled[3 + i].revents && pair[0] >= 0 && !forward(relay, pair, i % 2))
+                close_pair(pair);
         }
     }
 }
@@ -98,7 +116,7 @@ relay_t *relay_start(const char *path, const char *target)
     snprintf(relay->target, sizeof(relay->target), "%s", target);
     relay->listener = socket(AF_UNIX, SOCK_STREAM, 0);
     if (bind(relay->listener, (struct sockaddr *)&address, sizeof(address)) ||
-        listen(relay->listener, CALLERS) || pipe(relay->stop) ||
+        listen(relay->listener, CALLERS) || pipe(relay->stop) || pipe(relay->wake) ||
         pthread_create(&relay->thread, NULL, run, relay))
         give_up("relay: start");
     return relay;
@@ -114,6 +132,24 @@ uint64_t relay_down(const relay_t *relay)
     return atomic_load(&relay->bytes[1]);
 }
 
+static void tell(relay_t *relay)
+{
+    if (write(relay->wake[1], "", 1) != 1)
+        give_up("relay: wake");
+}
+
+void relay_hold(relay_t *relay, int on)
+{
+    atomic_store(&relay->held, on);
+    tell(relay);
+}
+
+void relay_refuse(relay_t *relay, int on)
+{
+    atomic_store(&relay->refused, on);
+    tell(relay);
+}
+
 void relay_stop(relay_t *relay)
 {
     close(relay->stop[1]);
@@ -125,6 +161,8 @@ void relay_stop(relay_t *relay)
         close(relay->fds[i][1]);
     }
     close(relay->stop[0]);
+    close(relay->wake[0]);
+    close(relay->wake[1]);
     close(relay->listener);
     unlink(relay->path);
     free(relay);

@@ -21,8 +21,9 @@ gb_status_t px_output_capture(void)
     return GB_OK;
 }
 
-gb_status_t px_session_run(const px_session_config_t *config, gb_link_t *link)
+gb_status_t px_session_run(const px_session_config_t *config, gb_durable_t *stream)
 {
+    gb_link_t *link = gb_durable_link(stream);
     for (;;) {
         char letter;
         uint64_t number;

@@ -16,6 +16,7 @@
 
 static gb_cuda_table_t cuda;
 static gb_link_t *mine, *theirs;
+static gb_durable_t *served; /* over theirs */
 static pthread_t thread;
 static gb_status_t ended;
 
@@ -25,7 +26,7 @@ static void *session(void *arg)
     (void)arg;
     config.driver = &cuda;
     config.driver_name = "null";
-    ended = px_session_run(&config, theirs);
+    ended = px_session_run(&config, served);
     gb_link_shutdown(theirs);
     return NULL;
 }
@@ -34,7 +35,7 @@ static int set_up(void **state)
 {
     (void)state;
     px_null_driver(&cuda);
-    if (gb_link_pair(&mine, &theirs))
+    if (gb_link_pair(&mine, &theirs) || gb_durable_create(theirs, NULL, NULL, &served))
         return 1;
     return pthread_create(&thread, NULL, session, NULL);
 }
@@ -43,7 +44,7 @@ static int tear_down(void **state)
 {
     (void)state;
     gb_link_close(mine);
-    gb_link_close(theirs);
+    gb_durable_free(served);
     return 0;
 }
 
@@ -74,7 +75,7 @@ static uint8_t reply[64 << 10];
 
 static void say_hello(uint32_t version)
 {
-    px_wire_hello_t hello = {version, 1, "test"};
+    px_wire_hello_t hello = {.version = version, .pid = 1, .program = "test"};
     send_frame(PX_OP_HELLO, 0, 1, &hello, sizeof(hello));
 }
 
