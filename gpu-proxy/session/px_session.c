@@ -242,6 +242,8 @@ static gb_status_t execute(px_session_t *s, const gb_frame_t *frame, const uint8
         px_lane_end(s, lane);
         return GB_OK;
     }
+    if (!entry->run)
+        return gb_fail(GB_ERR_PROTOCOL, "operation %u is not for sessions", frame->operation);
     if (is_void(&call))
         return skip_rest(s, &call);
     CUresult result = px_make_current(&call);
