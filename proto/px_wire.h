@@ -44,9 +44,9 @@ enum {
     PX_OP_SHARED_DOWN,    /* reply: px_wire_copy_t -> pieces: at once, in the order of no stream */
     PX_OP_HOST_RUN,       /* notice to the client: u64 token, u64 ticket, u64 status: run that */
     PX_OP_HOST_DONE,      /* async: u64 ticket: it has */
-    PX_OP_OUTPUT,         /* notice to the client: px_wire_output_t, text that kernels have printed */
-    PX_OP_BOX_UP,         /* async: px_wire_box_t, bytes: packed rows to its dst */
-    PX_OP_BOX_DOWN,       /* reply: px_wire_box_t -> pieces: packed rows of its src */
+    PX_OP_OUTPUT,   /* notice to the client: px_wire_output_t, text that kernels have printed */
+    PX_OP_BOX_UP,   /* async: px_wire_box_t, bytes: packed rows to its dst */
+    PX_OP_BOX_DOWN, /* reply: px_wire_box_t -> pieces: packed rows of its src */
     PX_OP_END,
 };
 

@@ -62,6 +62,9 @@ CUresult rc_ask(rc_call_t *call, uint16_t op, const uint64_t *args, unsigned cou
 CUresult rc_ask_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_size, const void *b,
                       size_t b_size, rc_waiter_t *waiter);
 
+/* May the stream take a batch of copies? */
+CUresult rc_batch_stream(CUstream stream);
+
 /* A function handle, or a kernel that stands for one in the current context. */
 CUresult rc_function_of(rc_call_t *call, CUfunction function, rc_object_t **out);
 

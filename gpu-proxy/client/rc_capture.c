@@ -551,6 +551,22 @@ static CUresult capture_fill(rc_call_t *call, const uint64_t *args, unsigned ele
     return result ? result : rc_capture_work(call, &work);
 }
 
+/* args: address, pitch, value, width, height, stream */
+static CUresult capture_rows(rc_call_t *call, const uint64_t *args, unsigned element)
+{
+    CUDA_MEMSET_NODE_PARAMS fill = {.dst = args[0],
+                                    .pitch = args[1],
+                                    .value = (unsigned)args[2],
+                                    .elementSize = element,
+                                    .width = args[3],
+                                    .height = args[4]};
+    rc_work_t work;
+    if (args[3] == 0 || args[4] == 0)
+        return CUDA_SUCCESS;
+    CUresult result = rc_work_fill(call, &fill, rc_handle(call->stream_context), &work);
+    return result ? result : rc_capture_work(call, &work);
+}
+
 /* args: stream, address, value, flags */
 static CUresult capture_value(rc_call_t *call, const uint64_t *args, CUstreamBatchMemOpType type)
 {
@@ -572,6 +588,16 @@ static CUresult capture_frame(rc_call_t *call, uint16_t op, const uint64_t *args
         return capture_fill(call, args, 2);
     case GB_OP_cuMemsetD32Async:
         return capture_fill(call, args, 4);
+    case GB_OP_cuMemsetD2D8Async:
+        return capture_rows(call, args, 1);
+    case GB_OP_cuMemsetD2D16Async:
+        return capture_rows(call, args, 2);
+    case GB_OP_cuMemsetD2D32Async:
+        return capture_rows(call, args, 4);
+    case GB_OP_cuStreamWaitValue64_v2:
+        return capture_value(call, args, CU_STREAM_MEM_OP_WAIT_VALUE_64);
+    case GB_OP_cuStreamWriteValue64_v2:
+        return capture_value(call, args, CU_STREAM_MEM_OP_WRITE_VALUE_64);
     case GB_OP_cuStreamWaitValue32_v2:
         return capture_value(call, args, CU_STREAM_MEM_OP_WAIT_VALUE_32);
     case GB_OP_cuStreamWriteValue32_v2:

@@ -165,35 +165,3 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     *dev = (CUdevice)bus - 1;
     return CUDA_SUCCESS;
 }
-
-/* Kernels reach the memory of their own device only: every device has windows of its own, and peers
- * are not mapped. Copies between devices need no peer access. */
-CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
-{
-    rc_device_t *a, *b;
-    CUresult result = find(dev, &a);
-    if (!result)
-        result = find(peerDev, &b);
-    if (result)
-        return result;
-    if (!canAccessPeer)
-        return CUDA_ERROR_INVALID_VALUE;
-    *canAccessPeer = 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
-                                 CUdevice dstDevice)
-{
-    rc_device_t *a, *b;
-    CUresult result = find(srcDevice, &a);
-    if (!result)
-        result = find(dstDevice, &b);
-    if (result)
-        return result;
-    if (!value || (int)attrib < 1 || a == b ||
-        attrib > CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED)
-        return a == b ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
-    *value = 0;
-    return CUDA_SUCCESS;
-}

@@ -12,6 +12,8 @@ CUresult rc_shared_release(const rc_block_t *block)
     CUresult result = CUDA_SUCCESS;
     if (rc_shared_is_open(block->range.start))
         result = cuCtxSynchronize_v2(rc_handle(block->context));
+    if (block->kind == RC_BLOCK_MANAGED)
+        rc_hints_drop(block->range.start, block->range.size);
     rc_shared_free(block->range.start);
     return result;
 }

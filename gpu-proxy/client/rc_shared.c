@@ -514,6 +514,8 @@ static op_kind_t kind_of(uint16_t op)
     case GB_OP_cuMemsetD2D32Async:
     case GB_OP_cuStreamWaitValue32_v2:
     case GB_OP_cuStreamWriteValue32_v2:
+    case GB_OP_cuStreamWaitValue64_v2:
+    case GB_OP_cuStreamWriteValue64_v2:
     case GB_OP_cuLaunchHostFunc:
     case GB_OP_cuStreamAddCallback:
     case PX_OP_HOST_DONE:

@@ -64,6 +64,7 @@ typedef struct {
     rc_object_t *primary; /* NULL while nobody retains it */
     unsigned retains;
     unsigned flags;
+    uint64_t peers_known, peers; /* bit per index at the session: asked, and kernels reach it */
 } rc_device_t;
 
 /* A kernel function as the session described it. */
@@ -89,6 +90,14 @@ typedef struct {
     pthread_mutex_t lock;
 } rc_module_t;
 
+/* What the program says about a stream; kept and told. */
+typedef struct {
+    CUaccessPolicyWindow window;
+    CUsynchronizationPolicy policy;
+    CUlaunchMemSyncDomainMap domains;
+    CUlaunchMemSyncDomain domain;
+} rc_hints_t;
+
 /* What a handle stands for. Slots are never given back to the system, so that a stale handle is found
  * out by its tag and nothing else is touched. */
 struct rc_object {
@@ -107,11 +116,16 @@ struct rc_object {
             unsigned flags;
             uint64_t id;
             atomic_int fault; /* CUresult that sticks */
+            atomic_uint attached;
+            _Atomic uint64_t peers; /* bit per device ordinal: access is enabled */
+            CUsharedconfig shared_config;
+            rc_hints_t hints; /* of the default streams */
         } context_;
         struct {
             unsigned flags;
             int priority;
             uint64_t id;
+            rc_hints_t hints;
         } stream;
         struct {
             unsigned flags;
@@ -328,6 +342,8 @@ int rc_block_overlaps(uint64_t start, uint64_t size);
 /* Takes out the block of `kind` that starts there; 0 if there is none. */
 int rc_block_take(rc_block_kind_t kind, uint64_t start, rc_block_t *out);
 void rc_blocks_drop(rc_object_t *context);
+/* Forgets the advice about managed memory (rc_hint_api.c). */
+void rc_hints_drop(uint64_t start, uint64_t size);
 /* A window for a device of the session, agreed with it. */
 CUresult rc_window_agree(rc_session_t *session, rc_lane_t *lane, rc_device_t *device);
 /* Reserves `size` bytes here: at *wish if that is not 0 and free (it becomes 0), else at the next free

@@ -14,6 +14,13 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
         return result;
     if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
+    if (priority) { /* beyond the range is as far as it goes */
+        int least, greatest;
+        result = cuCtxGetStreamPriorityRange(&least, &greatest);
+        if (result)
+            return result;
+        priority = priority > least ? least : priority < greatest ? greatest : priority;
+    }
     rc_object_t *stream = rc_object_new(RC_STREAM, call.session, call.context);
     if (!stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -121,6 +128,14 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
         return CUDA_ERROR_INVALID_VALUE;
     *pctx = rc_handle(stream ? stream->context : call.context);
     return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    CUresult result = cuStreamGetCtx(hStream, pCtx);
+    if (!result && pGreenCtx)
+        *pGreenCtx = NULL;
+    return result;
 }
 
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)

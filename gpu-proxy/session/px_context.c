@@ -1,5 +1,6 @@
 /* Contexts, and what synchronises a whole one. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu-proxy/session/px_shared.h"
 
@@ -193,6 +194,22 @@ CUresult px_do_cuCtxDestroy_v2(px_call_t *call)
     if (!result)
         result = call->cuda->cuCtxDestroy_v2(handle);
     px_shared_sweep(call->session);
+    return result;
+}
+
+/* u64 device, u64 peer -> 1 if kernels of the first reach memory of the second. Memory in windows is
+ * opened to its own device only, so that this is what one address space gives: on the software device. */
+CUresult px_do_cuDeviceCanAccessPeer(px_call_t *call)
+{
+    px_device_slot_t *from = device_at(call, call->args[0]), *to = device_at(call, call->args[1]);
+    int can = 0;
+    if (!from || !to)
+        return CUDA_ERROR_INVALID_DEVICE;
+    CUresult result = CUDA_SUCCESS;
+    if (strcmp(call->session->config->driver_name, "gable-cpu") == 0)
+        result = call->cuda->cuDeviceCanAccessPeer(&can, from->ordinal, to->ordinal);
+    call->out[0] = (uint64_t)can;
+    call->outs = 1;
     return result;
 }
 
