@@ -102,21 +102,6 @@ static bool strips_fit(const cpu_config_t *c, unsigned strips)
     return all % strips == 0;
 }
 
-static unsigned strips_for(const cpu_analysis_t *a, unsigned lanes, unsigned registers)
-{
-    const cpu_config_t *c = &a->config;
-    unsigned units = c->width > lanes ? c->width / lanes : 1;
-    for (unsigned g = 8; g > 1; g /= 2) {
-        bool small = g * a->f->instr_count <= FEW_INSTRUCTIONS; /* soon compiled */
-        unsigned most = c->layout != CPU_LAYOUT_ROWS ? 4 : small ? 16 : 8;
-        if (g * units <= most && g * units * (a->max_live > 0 ? a->max_live : 1) <= registers &&
-            g * a->f->instr_count <= MOST_INSTRUCTIONS && strips_fit(c, g)) {
-            return g;
-        }
-    }
-    return 1;
-}
-
 static bool has_barriers(const cpu_analysis_t *a)
 {
     for (uint32_t b = 0; b < a->node_count; b++) {
@@ -125,6 +110,22 @@ static bool has_barriers(const cpu_analysis_t *a)
         }
     }
     return false;
+}
+
+static unsigned strips_for(const cpu_analysis_t *a, unsigned lanes, unsigned registers)
+{
+    const cpu_config_t *c = &a->config;
+    unsigned units = c->width > lanes ? c->width / lanes : 1;
+    bool stops = has_barriers(a); /* each group's registers go to memory there, and come back */
+    for (unsigned g = 8; g > 1; g /= 2) {
+        bool small = g * a->f->instr_count <= FEW_INSTRUCTIONS; /* soon compiled */
+        unsigned most = c->layout != CPU_LAYOUT_ROWS ? 4 : small || stops ? 16 : 8;
+        if (g * units <= most && g * units * (a->max_live > 0 ? a->max_live : 1) <= registers &&
+            g * a->f->instr_count <= MOST_INSTRUCTIONS && strips_fit(c, g)) {
+            return g;
+        }
+    }
+    return 1;
 }
 
 /* Strips of the whole block: in one group they need not stop at barriers. 0: unknown. */
