@@ -9,10 +9,12 @@
  * gen_int.c      integer arithmetic, logic, shifts, bits
  * gen_bits.c     logic by table, permutations, small dot products, masks; gen_carry.c: carry chains
  * gen_float.c    floating point arithmetic; gen_round.c: with directed rounding
+ * gen_quiet.c    registers without signalling NaNs
  * gen_half.c     f16, bf16 and pairs of them
  * gen_math.c     approximations: ex2, lg2, sin, cos, tanh
  * gen_cvt.c      conversions; gen_tiny.c: of 8 bits and fewer
  * gen_video.c    video instructions
+ * gen_bound.c    branches on the bound of a loop
  * gen_cmp.c      setp, set, selp, slct, moves
  * gen_mem.c      loads and stores; gen_spaced.c: of every second to fourth element
  * gen_addr.c     addresses and their checks; gen_verify.c: one check for several accesses;
@@ -101,6 +103,7 @@ typedef struct cpu_gen {
     val_t *slots, *slots_index;
     val_t *inner, *inner_index; /* of homed registers, within loops without barriers; or NULL */
     val_t seen;                 /* alloca: see gen_keep_in_memory */
+    bool *quiet;                /* per register: see gen_quiet.c; NULL: not looked at so far */
     bool *passing; /* per register: never alive where a node begins, so that it needs no alloca */
     /* per node and strip: allocas of waiting lanes; and of lanes behind a barrier */
     val_t *waiting, *arrived;
@@ -113,6 +116,7 @@ typedef struct cpu_gen {
     val_t masks[GEN_MAX_STRIPS]; /* <W x i1> per strip, when masked */
     val_t mask;                  /* of the present instruction; NULL: every lane */
     bool once;                   /* the present instruction runs once for all strips */
+    const ptx_instr_t *later;    /* not to be generated with its node; or NULL */
     val_t guard;                 /* of a pure instruction: where to keep the old value; or NULL */
     gen_verified_t verified[GEN_MAX_VERIFIED];
     unsigned verified_count;
@@ -213,6 +217,7 @@ void gen_carry(cpu_gen_t *gen, bool vec);
 void gen_floating(cpu_gen_t *gen, bool vec);
 void gen_convert(cpu_gen_t *gen, bool vec);
 void gen_compare(cpu_gen_t *gen, bool vec);
+LLVMIntPredicate gen_int_predicate(unsigned cmp, bool sign); /* gen_cmp.c */
 void gen_move(cpu_gen_t *gen, bool vec);
 void gen_special(cpu_gen_t *gen, bool vec);
 void gen_load(cpu_gen_t *gen);

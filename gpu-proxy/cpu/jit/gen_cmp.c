@@ -37,7 +37,7 @@ static LLVMRealPredicate float_predicate(unsigned cmp)
     }
 }
 
-static LLVMIntPredicate int_predicate(unsigned cmp, bool sign)
+LLVMIntPredicate gen_int_predicate(unsigned cmp, bool sign)
 {
     switch (cmp) {
     case PTX_CMP_EQ:
@@ -69,7 +69,8 @@ static val_t compare(cpu_gen_t *gen, unsigned type, val_t x, val_t y)
     if (ptx_type_is_float((ptx_type_t)type)) {
         return LLVMBuildFCmp(B, float_predicate(i->cmp), x, y, "");
     }
-    return LLVMBuildICmp(B, int_predicate(i->cmp, ptx_type_is_signed((ptx_type_t)type)), x, y, "");
+    return LLVMBuildICmp(B, gen_int_predicate(i->cmp, ptx_type_is_signed((ptx_type_t)type)), x, y,
+                         "");
 }
 
 static val_t combine(cpu_gen_t *gen, val_t r, val_t p)

@@ -34,15 +34,33 @@ static void fast_branch_uniform(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
     fast_jump(gen, b, n->succ[1]);
 }
 
-static void fast_branch_divergent(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
+/* Where all lanes go the same way by their bound; else the predicate is made, and looked at. */
+static void fast_branch_bound(cpu_gen_t *gen, const cpu_node_t *n, const gen_bound_t *bound,
+                              block_t yes, block_t no)
+{
+    block_t rest = gen_block(gen, ""), each = gen_block(gen, "");
+    val_t all, none;
+    gen_bound_test(gen, bound, n->negated, &all, &none);
+    LLVMBuildCondBr(gen->b, all, yes, rest);
+    LLVMPositionBuilderAtEnd(gen->b, rest);
+    LLVMBuildCondBr(gen->b, none, no, each);
+    LLVMPositionBuilderAtEnd(gen->b, each);
+    gen_instr(gen, bound->setp);
+}
+
+static void fast_branch_divergent(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n,
+                                  const gen_bound_t *bound)
 {
     val_t p[GEN_MAX_STRIPS];
     bool vec = gen->a->values[n->guard].form.tag == CPU_FORM_VARYING;
+    block_t yes = gen_block(gen, ""), rest = gen_block(gen, ""), no = gen_block(gen, ""),
+            mixed = gen_block(gen, "part");
+    if (bound != NULL) {
+        fast_branch_bound(gen, n, bound, yes, no);
+    }
     for (unsigned g = 0; g < gen->G; g++) {
         p[g] = gen_branch_predicate(gen, n, g, vec);
     }
-    block_t yes = gen_block(gen, ""), rest = gen_block(gen, ""), no = gen_block(gen, ""),
-            mixed = gen_block(gen, "part");
     LLVMBuildCondBr(gen->b, gen_all_set(gen, p), yes, rest);
     LLVMPositionBuilderAtEnd(gen->b, yes);
     fast_jump(gen, b, n->succ[0]);
@@ -64,11 +82,15 @@ static void whole_node(cpu_gen_t *gen, uint32_t b)
     const cpu_node_t *n = &gen->a->nodes[b];
     gen->node = b;
     gen->masked = false;
+    gen_bound_t bound;
+    bool bounded = gen_bound_find(gen, b, &bound);
+    gen->later = bounded ? bound.setp : NULL;
     gen_node_body(gen, n);
+    gen->later = NULL;
     switch (n->end) {
     case CPU_END_BRANCH:
         if (gen->a->divergent[b]) {
-            fast_branch_divergent(gen, b, n);
+            fast_branch_divergent(gen, b, n, bounded ? &bound : NULL);
         } else {
             fast_branch_uniform(gen, b, n);
         }

@@ -1,6 +1,8 @@
 /* Floating point arithmetic of f32 and f64: IEEE, with PTX's rounding, ftz and sat. */
 #include "gpu-proxy/cpu/jit/gen_float.h"
 
+#include <math.h>
+
 #define B gen->b
 
 val_t gen_flush(cpu_gen_t *gen, val_t x)
@@ -109,7 +111,7 @@ static bool is_directed(const ptx_instr_t *i)
     return i->round == PTX_ROUND_RZ || i->round == PTX_ROUND_RM || i->round == PTX_ROUND_RP;
 }
 
-/* One NaN gives the other operand; -0 is below +0. */
+/* One NaN gives the other operand, unless it signals; -0 is below +0. */
 static val_t vrange(cpu_gen_t *gen, val_t x, val_t y)
 {
     enum { MIN = 4, MAX = 5 /* with the sign of the larger or smaller one */ };
@@ -119,33 +121,60 @@ static val_t vrange(cpu_gen_t *gen, val_t x, val_t y)
                     (val_t[]){x, y, mode, x, all, current}, 6);
 }
 
-/* It knows numbers beside NaN and the order of zeros; with itself it makes a signalling NaN quiet, as
- * PTX has none. */
-static val_t extreme_16(cpu_gen_t *gen, val_t x, val_t y)
+/* A signalling NaN becomes a quiet one, all else stays. With its rounding said the sum is not taken for
+ * one that changes nothing. */
+static val_t quieted(cpu_gen_t *gen, val_t x, val_t minus_zero)
 {
-    x = LLVMIsConstant(x) ? x : vrange(gen, x, x);
-    y = LLVMIsConstant(y) ? y : vrange(gen, y, y);
-    return vrange(gen, x, y);
+    enum { NEAREST = 8 };
+    return gen_call(gen, "llvm.x86.avx512.add.ps.512", NULL, 0,
+                    (val_t[]){x, minus_zero, LLVMConstInt(gen->i32, NEAREST, 0)}, 3);
 }
 
-static val_t extreme(cpu_gen_t *gen, val_t x, val_t y, bool max)
+/* Is it constant, and such that what compares as larger (or smaller) is the result: a number, and not the
+ * zero that yields to the other one? */
+static bool is_plain_limit(val_t v, bool max)
 {
-    if (gen_has_zmm(gen, x) && gen_element(x) == gen->f32 && (gen->i->flags & PTX_F_NAN) == 0) {
-        return gen_by_zmm(gen, extreme_16, x, y);
+    bool vector = gen_is_vector(v), plain = LLVMIsConstant(v);
+    for (unsigned l = 0; plain && l < (vector ? LLVMGetVectorSize(LLVMTypeOf(v)) : 1); l++) {
+        val_t e = vector ? LLVMGetAggregateElement(v, l) : v;
+        LLVMBool lost;
+        double d = e != NULL && LLVMIsAConstantFP(e) ? LLVMConstRealGetDouble(e, &lost) : NAN;
+        plain = !isnan(d) && (d != 0 || signbit(d) != max);
+    }
+    return plain;
+}
+
+/* `quiet`: bit per operand that is certainly no signalling NaN. */
+static val_t extreme(cpu_gen_t *gen, val_t x, val_t y, bool max, unsigned quiet)
+{
+    LLVMRealPredicate beyond = max ? LLVMRealOGT : LLVMRealOLT;
+    bool nan = (gen->i->flags & PTX_F_NAN) != 0;
+    if (!nan && is_plain_limit(x, max)) {
+        val_t swap = x;
+        x = y;
+        y = swap;
+    }
+    if (!nan && is_plain_limit(y, max)) { /* a NaN does not compare, and gives the limit */
+        return LLVMBuildSelect(B, LLVMBuildFCmp(B, beyond, x, y, ""), x, y, "");
+    }
+    if (gen_has_zmm(gen, x) && gen_element(x) == gen->f32 && !nan) {
+        val_t zero = gen_flike(x, -0.0);
+        x = quiet & 1 ? x : gen_by_zmm(gen, quieted, x, zero);
+        y = quiet & 2 ? y : gen_by_zmm(gen, quieted, y, zero);
+        return gen_by_zmm(gen, vrange, x, y);
     }
     bool single = gen_element(x) == gen->f32;
     type_t bits = single ? gen->i32 : gen->i64;
-    val_t less = LLVMBuildFCmp(B, max ? LLVMRealOGT : LLVMRealOLT, x, y, "");
-    val_t no_y = LLVMBuildFCmp(B, LLVMRealUNO, y, y, "");
-    val_t r = LLVMBuildSelect(B, LLVMBuildOr(B, less, no_y, ""), x, y, "");
+    val_t more = LLVMBuildSelect(B, LLVMBuildFCmp(B, beyond, x, y, ""), x, y, "");
+    val_t r = LLVMBuildSelect(B, LLVMBuildFCmp(B, LLVMRealUNO, y, y, ""), x, more, "");
     val_t xb = gen_bitcast(gen, x, bits), yb = gen_bitcast(gen, y, bits);
     val_t both = max ? LLVMBuildAnd(B, xb, yb, "") : LLVMBuildOr(B, xb, yb, "");
     val_t same = LLVMBuildFCmp(B, LLVMRealOEQ, x, y, "");
     r = LLVMBuildSelect(B, same, gen_bitcast(gen, both, gen_element(x)), r, "");
-    if ((gen->i->flags & PTX_F_NAN) != 0) {
+    if (nan) {
         val_t no = LLVMBuildFCmp(B, LLVMRealUNO, x, y, "");
-        val_t nan = gen_like(xb, single ? 0x7fffffffu : 0x7fffffffffffffffu);
-        r = LLVMBuildSelect(B, no, gen_bitcast(gen, nan, gen_element(x)), r, "");
+        val_t canonical = gen_like(xb, single ? 0x7fffffffu : 0x7fffffffffffffffu);
+        r = LLVMBuildSelect(B, no, gen_bitcast(gen, canonical, gen_element(x)), r, "");
     }
     return r;
 }
@@ -155,6 +184,7 @@ val_t gen_extreme(cpu_gen_t *gen, val_t const *v, unsigned count)
     bool max = gen->i->op == PTX_OP_MAX, by_sign = (gen->i->flags & PTX_F_XORSIGN) != 0;
     bool magnitudes = (gen->i->flags & PTX_F_ABS) != 0;
     val_t r = NULL, sign = NULL;
+    unsigned first = 0;
     for (unsigned n = 0; n < count; n++) {
         val_t x = v[n];
         if (by_sign) { /* the sign is that of the product */
@@ -162,7 +192,9 @@ val_t gen_extreme(cpu_gen_t *gen, val_t const *v, unsigned count)
             sign = sign == NULL ? bits : LLVMBuildXor(B, sign, bits, "");
         }
         x = magnitudes ? gen_call1(gen, "llvm.fabs", x) : x;
-        r = r == NULL ? x : extreme(gen, r, x, max);
+        bool quiet = gen->i->type == PTX_F32 && gen_source_is_quiet(gen, n);
+        r = r == NULL ? x : extreme(gen, r, x, max, first | (quiet ? 2u : 0));
+        first = quiet || n > 0;
     }
     return by_sign ? gen_call2(gen, "llvm.copysign", r, gen_bitcast(gen, sign, gen_element(r))) : r;
 }

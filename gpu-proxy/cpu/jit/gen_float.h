@@ -20,6 +20,10 @@ val_t gen_rounded(cpu_gen_t *gen, unsigned op, unsigned round, val_t const *v);
 /* min or max (gen->i) of two or three values, with .NaN and .xorsign.abs. */
 val_t gen_extreme(cpu_gen_t *gen, val_t const *v, unsigned count);
 
+/* ---- gen_quiet.c ---- */
+/* Is source n of gen->i, an f32, certainly no signalling NaN? */
+bool gen_source_is_quiet(cpu_gen_t *gen, unsigned n);
+
 /* ---- gen_half.c: f16, bf16 and pairs of them ---- */
 val_t gen_relu(cpu_gen_t *gen, val_t x); /* f32: negative to 0, NaN to the canonical one */
 /* s + error (f64; error may be NULL: 0) to f32, rounded to odd: another rounding may follow. */

@@ -243,7 +243,7 @@ void gen_instr(cpu_gen_t *gen, const ptx_instr_t *i)
     if (i->op == PTX_OP_NANOSLEEP) {
         gen_yield_hint(gen);
     }
-    if (kind_of(i) == KIND_NOTHING) {
+    if (kind_of(i) == KIND_NOTHING || i == gen->later) {
         return;
     }
     gen->i = i;

@@ -71,6 +71,18 @@ void gen_masked_node(cpu_gen_t *gen, uint32_t b);
 /* The first test for waiting lanes at or behind node b. */
 block_t gen_chain(cpu_gen_t *gen, uint32_t b);
 
+/* gen_bound.c: a comparison that decides for all lanes by its first and its last */
+typedef struct {
+    const ptx_instr_t *setp;
+    unsigned growing; /* the source that differs from lane to lane, */
+    int64_t stride;   /* and by how much */
+} gen_bound_t;
+/* Is the branch at the end of node b on such a one, and does nothing else look at it? */
+bool gen_bound_find(cpu_gen_t *gen, uint32_t b, gen_bound_t *bound);
+/* i1: certainly all lanes of the group go to succ[0]; certainly none does. */
+void gen_bound_test(cpu_gen_t *gen, const gen_bound_t *bound, bool negated, val_t *all,
+                    val_t *none);
+
 /* gen_home.c: registers that outlast a barrier */
 void gen_find_homes(cpu_gen_t *gen);
 bool gen_is_homed(const cpu_gen_t *gen, uint32_t reg);
