@@ -36,6 +36,8 @@ enum {
     PX_OP_FUNCTION,       /* reply: u64 module, name -> one function record */
     PX_OP_EXCHANGE_CALL,  /* reply: px_wire_exchange_t, bytes -> bytes */
     PX_OP_EXCHANGE_POST,  /* async: px_wire_exchange_t, bytes */
+    PX_OP_GRAPH_BYTES,    /* async: u64 exec, u64 node, u64 offset, u64 size, bytes of its buffer */
+    PX_OP_GRAPH_FETCH,    /* reply: u64 exec, u64 node, u64 size -> pieces of its buffer */
     PX_OP_LINK_READ,      /* reply: u64 link, u64 offset, u64 size -> bytes of what was linked */
     PX_OP_GRAPH_NODE,     /* async: px_wire_node_t, its dependencies, its body (px_wire_graph.h) */
     PX_OP_SHARED_MAP,     /* reply: u64 base, u64 size, u64 context: device memory there */

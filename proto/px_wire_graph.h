@@ -22,14 +22,22 @@ typedef struct {
     int32_t priority;
 } px_wire_node_t;
 
-/* Bodies: a kernel's is px_wire_launch_t with its parameters, an event's is its u64 number, that of
- * values in memory a number of px_wire_value_t; empty nodes have none. */
+/* Bodies: a kernel's is px_wire_launch_t with its parameters, an event's is its u64 number, a host
+ * function's the u64 token that names it to the client, that of values in memory a number of
+ * px_wire_value_t; empty nodes have none. */
 
-/* A copy of width x height x depth bytes, rows and layers. Sides are device addresses of the first byte. */
+enum { PX_WIRE_NO_CLIENT, PX_WIRE_TO_CLIENT, PX_WIRE_FROM_CLIENT };
+
+/* A copy of width x height x depth bytes, rows and layers. Sides are device addresses of the first byte,
+ * but for one that is the client's: its bytes lie packed in a buffer of the node, which the client fills
+ * (PX_OP_GRAPH_BYTES) before the copy, or reads (PX_OP_GRAPH_FETCH) after it, when it is asked to run the
+ * token. */
 typedef struct {
     uint64_t dst, dst_pitch, dst_height;
     uint64_t src, src_pitch, src_height;
     uint64_t width, height, depth;
+    uint64_t side;
+    uint64_t token;
 } px_wire_graph_copy_t;
 
 typedef struct {

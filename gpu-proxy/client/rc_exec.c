@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/gb_log.h"
+#include "gpu-proxy/client/rc_cell.h"
+#include "gpu-proxy/client/rc_host.h"
 
 enum { NOWHERE = UINT32_MAX };
 
@@ -12,21 +13,23 @@ enum { NOWHERE = UINT32_MAX };
 /* The session gets nodes one by one, so that no graph is too large for a frame. */
 typedef struct {
     rc_call_t *call;
+    rc_exec_t *of;
     uint32_t exec;
     uint32_t count;      /* nodes sent so far */
+    uint32_t hosted;     /* of them have a cell */
     rc_node_t *where;    /* that could not be sent */
     uint32_t deps[2048]; /* of one node: more are gathered in empty nodes */
     uint32_t dep_count;
 } writer_t;
 
-static CUresult put(writer_t *w, const rc_work_t *work, uint32_t *position)
+static CUresult put(writer_t *w, const rc_work_t *work, uint64_t token, uint32_t *position)
 {
     struct {
         px_wire_node_t node;
         uint32_t deps[2048];
     } head;
     rc_work_body_t body;
-    CUresult result = rc_work_encode(work, &body);
+    CUresult result = rc_work_encode(work, token, &body);
     if (result)
         return result;
     uint32_t deps = w->dep_count, padded = px_wire_pad(deps * 4);
@@ -34,7 +37,7 @@ static CUresult put(writer_t *w, const rc_work_t *work, uint32_t *position)
         return CUDA_ERROR_OUT_OF_MEMORY;
     head.node = (px_wire_node_t){.exec = w->exec,
                                  .position = w->count,
-                                 .type = work->type,
+                                 .type = body.type,
                                  .deps = deps,
                                  .body = (uint32_t)(body.head_size + body.tail_size),
                                  .priority = body.priority};
@@ -68,7 +71,7 @@ static CUresult depend(writer_t *w, uint32_t on)
         rc_work_t gather;
         uint32_t position;
         rc_work_empty(&gather);
-        CUresult result = put(w, &gather, &position);
+        CUresult result = put(w, &gather, 0, &position);
         if (result)
             return result;
         w->deps[w->dep_count++] = position;
@@ -85,7 +88,7 @@ static CUresult put_child(writer_t *w, rc_node_t *node)
     const rc_graph_t *child = node->work.child;
     rc_work_t empty;
     rc_work_empty(&empty);
-    CUresult result = put(w, &empty, &node->first);
+    CUresult result = put(w, &empty, 0, &node->first);
     if (!result)
         result = put_graph(w, child, node->first);
     if (!result)
@@ -93,7 +96,7 @@ static CUresult put_child(writer_t *w, rc_node_t *node)
     for (size_t i = 0; !result && i < child->nodes.count; i++)
         if (child->nodes.nodes[i]->before.count == 0)
             result = depend(w, child->nodes.nodes[i]->last);
-    return result ? result : put(w, &empty, &node->last);
+    return result ? result : put(w, &empty, 0, &node->last);
 }
 
 static CUresult put_node(writer_t *w, rc_node_t *node, uint32_t beginning)
@@ -107,8 +110,18 @@ static CUresult put_node(writer_t *w, rc_node_t *node, uint32_t beginning)
         return result;
     if (node->work.type == CU_GRAPH_NODE_TYPE_GRAPH)
         return put_child(w, node);
-    result = put(w, &node->work, &node->first);
+    if (rc_cell_needed(&node->work)) {
+        if (!w->of->cells)
+            w->of->cells = rc_cells_open(w->call->session, w->of->object);
+        result = w->of->cells ? rc_cell_open(w->of->cells, &node->cell) : CUDA_ERROR_OUT_OF_MEMORY;
+        if (result)
+            return result;
+        w->hosted++;
+    }
+    result = put(w, &node->work, node->cell ? rc_cell_token(node->cell) : 0, &node->first);
     node->last = node->first;
+    if (node->cell)
+        rc_cell_set_position(node->cell, node->first);
     return result;
 }
 
@@ -134,6 +147,7 @@ static CUresult send_graph(rc_call_t *call, rc_exec_t *exec, rc_node_t **where)
     if (!w)
         return CUDA_ERROR_OUT_OF_MEMORY;
     w->call = call;
+    w->of = exec;
     w->exec = exec->object->number;
     uint64_t args[3] = {w->exec, 0, exec->flags};
     CUresult result = put_graph(w, exec->graph, NOWHERE);
@@ -145,6 +159,7 @@ static CUresult send_graph(rc_call_t *call, rc_exec_t *exec, rc_node_t **where)
         if (w->count > 0) /* forget what has been sent */
             rc_post(call, GB_OP_cuGraphExecDestroy, args, 1);
     }
+    exec->hosted = w->hosted;
     free(w);
     if (!result)
         exec->session = call->session;
@@ -224,7 +239,7 @@ CUresult rc_exec_open(rc_call_t *call, const rc_graph_t *graph, uint64_t flags, 
     rc_object_t *object = made->object;
     if (object && rc_object_kill(object))
         rc_object_free(object);
-    rc_exec_free(made);
+    rc_exec_free(call, made, 0);
     return result;
 }
 
@@ -235,17 +250,32 @@ CUresult rc_exec_get(CUgraphExec handle, rc_exec_t **exec)
     return object ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-void rc_exec_free(rc_exec_t *exec)
+CUresult rc_exec_free(rc_call_t *call, rc_exec_t *exec, int tell)
 {
+    rc_cells_t *cells = exec->cells;
+    CUresult result = CUDA_SUCCESS;
     if (exec->graph)
         rc_graph_end(exec->graph);
+    if (tell && exec->session && !cells) {
+        uint64_t number = exec->object->number;
+        rc_call_t there = {.lane = call->lane,
+                           .session = exec->session,
+                           .owner = exec->object->context,
+                           .dropped = exec->object};
+        result = rc_post(&there, GB_OP_cuGraphExecDestroy, &number, 1);
+    } else if (tell && !exec->session) {
+        rc_object_free(exec->object);
+    }
+    if (cells)
+        rc_cells_close(cells, call ? call->lane : NULL, tell && exec->session);
     free(exec);
+    return result;
 }
 
 void rc_exec_dropped(rc_object_t *object)
 {
     rc_graph_lock();
-    rc_exec_free(object->exec);
+    rc_exec_free(NULL, object->exec, 0);
     rc_graph_unlock();
 }
 
@@ -257,6 +287,30 @@ CUresult rc_exec_settle(rc_call_t *call, rc_exec_t *exec)
     return send_graph(call, exec, &where);
 }
 
+/* ---- launching ---- */
+
+static CUresult push_cells(const rc_graph_t *graph)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; !result && i < graph->nodes.count; i++) {
+        const rc_node_t *node = graph->nodes.nodes[i];
+        if (node->cell)
+            result = rc_cell_push(node->cell, &node->work, !node->disabled);
+        else if (node->work.type == CU_GRAPH_NODE_TYPE_GRAPH)
+            result = push_cells(node->work.child);
+    }
+    return result;
+}
+
+CUresult rc_exec_launch(rc_call_t *call, rc_exec_t *exec, uint64_t stream)
+{
+    uint64_t args[2] = {exec->object->number, stream};
+    CUresult result = exec->hosted ? push_cells(exec->graph) : CUDA_SUCCESS;
+    if (!result && exec->hosted)
+        result = rc_host_expect(call->session, exec->hosted);
+    return result ? result : rc_post(call, GB_OP_cuGraphLaunch, args, 2);
+}
+
 /* ---- changing ---- */
 
 /* Tells the session what a node does from now on. */
@@ -265,12 +319,12 @@ static CUresult send_work(rc_call_t *call, const rc_exec_t *exec, const rc_node_
 {
     rc_work_body_t body;
     uint8_t head[sizeof(px_wire_node_t) + sizeof(body.values)];
-    CUresult result = rc_work_encode(work, &body);
-    if (result || !exec->session)
-        return result;
+    CUresult result = rc_work_encode(work, node->cell ? rc_cell_token(node->cell) : 0, &body);
+    if (result || !exec->session || body.type == CU_GRAPH_NODE_TYPE_HOST)
+        return result; /* what the client does it knows at each launch */
     px_wire_node_t wire = {.exec = exec->object->number,
                            .position = node->first,
-                           .type = work->type,
+                           .type = body.type,
                            .body = (uint32_t)(body.head_size + body.tail_size),
                            .priority = body.priority};
     if (exec->context)
@@ -285,12 +339,23 @@ static CUresult send_work(rc_call_t *call, const rc_exec_t *exec, const rc_node_
                          body.tail, body.tail_size);
 }
 
+/* A copy stays between the same kinds of memory. */
+static int same_sides(const rc_work_t *is, const rc_work_t *new)
+{
+    rc_copy_sides_t a, b;
+    if (is->type != CU_GRAPH_NODE_TYPE_MEMCPY || rc_work_sides(is, &a) || rc_work_sides(new, &b))
+        return 1; /* memory that is gone tells nothing; the new one is looked at when it is sent */
+    return a.dst_host == b.dst_host && a.src_host == b.src_host;
+}
+
 /* Takes the work over if it succeeds. */
 static CUresult set_node(rc_call_t *call, rc_exec_t *exec, rc_node_t *node, rc_work_t *work)
 {
     CUresult result = CUDA_SUCCESS;
     if (!node || node->work.type != work->type || work->type == CU_GRAPH_NODE_TYPE_GRAPH ||
         (work->context && exec->context && work->context != exec->context))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!same_sides(&node->work, work))
         return CUDA_ERROR_INVALID_VALUE;
     if (!rc_work_same(&node->work, work))
         result = send_work(call, exec, node, work);

@@ -8,9 +8,11 @@
 typedef struct rc_exec {
     rc_object_t *object;
     uint64_t flags;
-    rc_graph_t *graph;     /* its nodes have positions */
-    CUcontext context;     /* of its nodes; NULL: none needs one */
-    rc_session_t *session; /* that has it; NULL: none yet, for a graph without a context */
+    rc_graph_t *graph;      /* its nodes have positions */
+    CUcontext context;      /* of its nodes; NULL: none needs one */
+    rc_session_t *session;  /* that has it; NULL: none yet, for a graph without a context */
+    uint32_t hosted;        /* nodes whose work is the client's */
+    struct rc_cells *cells; /* of those; NULL: none */
 } rc_exec_t;
 
 /* Copies the graph and sends it to the session of its context, whose answer is awaited. *bad (may be
@@ -18,11 +20,14 @@ typedef struct rc_exec {
 CUresult rc_exec_open(rc_call_t *call, const rc_graph_t *graph, uint64_t flags, rc_exec_t **exec,
                       rc_node_t **bad);
 CUresult rc_exec_get(CUgraphExec handle, rc_exec_t **exec);
-/* Ends it here; its object is not yet free, so that the session can be told. */
-void rc_exec_free(rc_exec_t *exec);
+/* Ends it here and, if `tell`, at the session, which frees the slot of its handle; that is dead already. */
+CUresult rc_exec_free(rc_call_t *call, rc_exec_t *exec, int tell);
 
 /* Sends a graph without a context to the session of the call, if that has it not yet. */
 CUresult rc_exec_settle(rc_call_t *call, rc_exec_t *exec);
+
+/* Queues a launch in the stream of that number. */
+CUresult rc_exec_launch(rc_call_t *call, rc_exec_t *exec, uint64_t stream);
 
 /* Replaces what the node with this id does; takes over the work, also when it fails.
  * CUDA_ERROR_INVALID_VALUE: no such node, another type, another context. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_cell.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t numbers; /* under the lock */
@@ -77,6 +78,8 @@ static void drop_handle(rc_object_t *object)
 static void node_free(rc_node_t *node)
 {
     drop_handle(node->object);
+    if (node->cell)
+        rc_cell_close(node->cell);
     rc_work_drop(&node->work);
     free(node->after.nodes);
     free(node->before.nodes);

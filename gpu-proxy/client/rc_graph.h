@@ -28,6 +28,7 @@ struct rc_node {
     /* In an executable graph: */
     uint32_t first,
         last; /* positions at the session; a child graph has two, its beginning and end */
+    struct rc_cell *cell; /* what is the client's to do (rc_cell.h) */
     int disabled;
 };
 

@@ -381,16 +381,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     result = rc_exec_get(hGraphExec, &exec);
     if (result || !rc_object_kill(exec->object))
         return rc_graph_leave(CUDA_ERROR_INVALID_VALUE);
-    uint64_t number = exec->object->number;
-    call.session = exec->session;
-    call.owner = exec->object->context;
-    call.dropped = exec->object;
-    if (exec->session)
-        result = rc_post(&call, GB_OP_cuGraphExecDestroy, &number, 1);
-    else
-        rc_object_free(exec->object);
-    rc_exec_free(exec);
-    return rc_graph_leave(result);
+    return rc_graph_leave(rc_exec_free(&call, exec, 1));
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, uint64_t *flags)
@@ -472,7 +463,8 @@ static CUresult launch(CUgraphExec handle, CUstream stream, uint16_t op)
         result = rc_exec_settle(&call, exec);
     if (!result) {
         args[0] = exec->object->number;
-        result = rc_post(&call, op, args, 2);
+        result = op == GB_OP_cuGraphLaunch ? rc_exec_launch(&call, exec, args[1])
+                                           : rc_post(&call, op, args, 2);
     }
     return rc_graph_leave(result);
 }

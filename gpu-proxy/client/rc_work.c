@@ -181,25 +181,56 @@ CUresult rc_work_copy(rc_call_t *call, const CUDA_MEMCPY3D *copy, CUcontext hand
     return CUDA_SUCCESS;
 }
 
-static CUresult encode_copy(const CUDA_MEMCPY3D *c, px_wire_graph_copy_t *wire)
+CUresult rc_work_sides(const rc_work_t *work, rc_copy_sides_t *out)
 {
+    const CUDA_MEMCPY3D *c = &work->copy;
     side_t dst, src;
-    CUresult result = place_both(c, &dst, &src); /* the memory may be gone since */
+    CUresult result = place_both(c, &dst, &src);
     if (result)
         return result;
-    *wire = (px_wire_graph_copy_t){.dst = dst.first,
-                                   .dst_pitch = dst.pitch,
-                                   .dst_height = dst.height,
-                                   .src = src.first,
-                                   .src_pitch = src.pitch,
-                                   .src_height = src.height,
-                                   .width = c->WidthInBytes,
-                                   .height = c->Height,
-                                   .depth = c->Depth};
-    if (!c->WidthInBytes || !c->Height || !c->Depth)
-        wire->width = 0;
-    else if (dst.type == CU_MEMORYTYPE_HOST || src.type == CU_MEMORYTYPE_HOST)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    int nothing = !c->WidthInBytes || !c->Height || !c->Depth;
+    *out = (rc_copy_sides_t){.dst = dst.first,
+                             .dst_pitch = dst.pitch,
+                             .dst_height = dst.height,
+                             .src = src.first,
+                             .src_pitch = src.pitch,
+                             .src_height = src.height,
+                             .width = nothing ? 0 : c->WidthInBytes,
+                             .height = c->Height,
+                             .depth = c->Depth,
+                             .dst_host = !nothing && dst.type == CU_MEMORYTYPE_HOST,
+                             .src_host = !nothing && src.type == CU_MEMORYTYPE_HOST};
+    return CUDA_SUCCESS;
+}
+
+static CUresult encode_copy(const rc_work_t *work, uint64_t token, rc_work_body_t *body)
+{
+    rc_copy_sides_t c;
+    CUresult result = rc_work_sides(work, &c);
+    if (result)
+        return result;
+    if (c.dst_host && c.src_host) { /* a matter of the client alone */
+        body->type = CU_GRAPH_NODE_TYPE_HOST;
+        body->number = token;
+        body->head = &body->number;
+        body->head_size = sizeof(body->number);
+        return CUDA_SUCCESS;
+    }
+    body->copy = (px_wire_graph_copy_t){.dst = c.dst,
+                                        .dst_pitch = c.dst_pitch,
+                                        .dst_height = c.dst_height,
+                                        .src = c.src,
+                                        .src_pitch = c.src_pitch,
+                                        .src_height = c.src_height,
+                                        .width = c.width,
+                                        .height = c.height,
+                                        .depth = c.depth,
+                                        .side = c.dst_host   ? PX_WIRE_TO_CLIENT
+                                                : c.src_host ? PX_WIRE_FROM_CLIENT
+                                                             : PX_WIRE_NO_CLIENT,
+                                        .token = token};
+    body->head = &body->copy;
+    body->head_size = sizeof(body->copy);
     return CUDA_SUCCESS;
 }
 
@@ -400,13 +431,14 @@ int rc_work_same(const rc_work_t *a, const rc_work_t *b)
     }
 }
 
-CUresult rc_work_encode(const rc_work_t *work, rc_work_body_t *body)
+CUresult rc_work_encode(const rc_work_t *work, uint64_t token, rc_work_body_t *body)
 {
     const rc_object_t *event;
     CUresult result = CUDA_SUCCESS;
     body->head = body->tail = NULL;
     body->head_size = body->tail_size = 0;
     body->priority = 0;
+    body->type = work->type;
     switch (work->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
         body->head = &work->kernel.launch;
@@ -416,10 +448,7 @@ CUresult rc_work_encode(const rc_work_t *work, rc_work_body_t *body)
         body->priority = work->kernel.priority;
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        result = encode_copy(&work->copy, &body->copy);
-        body->head = &body->copy;
-        body->head_size = sizeof(body->copy);
-        return result;
+        return encode_copy(work, token, body);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         result = encode_fill(&work->fill, &body->fill);
         body->head = &body->fill;
@@ -430,9 +459,14 @@ CUresult rc_work_encode(const rc_work_t *work, rc_work_body_t *body)
         event = rc_object_get(RC_EVENT, work->event);
         if (!event)
             return CUDA_ERROR_INVALID_HANDLE;
-        body->event = event->number;
-        body->head = &body->event;
-        body->head_size = sizeof(body->event);
+        body->number = event->number;
+        body->head = &body->number;
+        body->head_size = sizeof(body->number);
+        return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        body->number = token;
+        body->head = &body->number;
+        body->head_size = sizeof(body->number);
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         encode_values(&work->values, body->values);

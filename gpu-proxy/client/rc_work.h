@@ -67,6 +67,17 @@ void rc_work_drop(rc_work_t *work);
 /* Do both do the same? Child graphs are not for this. */
 int rc_work_same(const rc_work_t *a, const rc_work_t *b);
 
+/* The two sides of a copy: addresses of the first bytes, and whether they are the program's memory. */
+typedef struct {
+    uint64_t dst, dst_pitch, dst_height;
+    uint64_t src, src_pitch, src_height;
+    uint64_t width, height, depth; /* bytes, rows, layers; a width of 0 is nothing to copy */
+    int dst_host, src_host;
+} rc_copy_sides_t;
+
+/* As the memory is now: CUDA_ERROR_INVALID_VALUE if some of it is gone since. */
+CUresult rc_work_sides(const rc_work_t *work, rc_copy_sides_t *out);
+
 /* What a node's frame says about the work: its body, and the priority. */
 typedef struct {
     const void *head; /* fixed part */
@@ -79,11 +90,13 @@ typedef struct {
         px_wire_graph_copy_t copy;
         px_wire_graph_fill_t fill;
         px_wire_value_t values[PX_WIRE_VALUES];
-        uint64_t event;
+        uint64_t number; /* of an event; of a token */
     };
+    uint32_t type; /* on the wire */
 } rc_work_body_t;
 
-/* `body` points into itself and into the work. CUDA_ERROR_INVALID_HANDLE: the work's event is gone. */
-CUresult rc_work_encode(const rc_work_t *work, rc_work_body_t *body);
+/* `body` points into itself and into the work. `token` names the client's part of it, if it has one.
+ * CUDA_ERROR_INVALID_HANDLE: the work's event is gone. */
+CUresult rc_work_encode(const rc_work_t *work, uint64_t token, rc_work_body_t *body);
 
 #endif

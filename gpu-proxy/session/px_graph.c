@@ -3,24 +3,80 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu-proxy/session/px_host.h"
 #include "gpu-proxy/session/px_state.h"
 #include "proto/px_wire_graph.h"
 
+/* A position: one node of the driver's, or two for a copy from or to the client. */
+typedef struct {
+    CUgraphNode first, last; /* what comes before it goes to the first, what follows to the last */
+    CUgraphNode main;        /* the one whose parameters change */
+    CUDA_HOST_NODE_PARAMS host; /* calls the client; fn NULL: there is none */
+    uint64_t side;              /* of a copy: PX_WIRE_NO_CLIENT ... */
+    uint8_t *buffer;            /* the client's side of the copy */
+    uint64_t size;
+    int followed; /* something depends on it */
+} slot_t;
+
+/* Buffers that launches under way may still use. */
+typedef struct retired {
+    struct retired *next;
+    void *buffer;
+} retired_t;
+
 struct px_graph {
-    CUgraph graph;      /* kept: its nodes name those of `exec` */
-    CUgraphExec exec;   /* NULL until instantiated */
-    CUgraphNode *nodes; /* by position */
+    CUgraph graph;    /* kept: its nodes name those of `exec` */
+    CUgraphExec exec; /* NULL until instantiated */
+    slot_t *slots;    /* by position */
     uint32_t count, room;
     CUresult failed; /* of a node; the answer to the instantiation */
+    int hosted; /* calls the client; then it counts its launches, because they use its memory */
+    pthread_mutex_t lock;
+    uint64_t launched, ended;
+    int forgotten;
+    retired_t *retired;
 };
+
+static void graph_free(px_graph_t *graph)
+{
+    for (uint32_t i = 0; i < graph->count; i++) {
+        if (graph->slots[i].host.fn)
+            px_host_node_free(&graph->slots[i].host);
+        free(graph->slots[i].buffer);
+    }
+    while (graph->retired) {
+        retired_t *retired = graph->retired;
+        graph->retired = retired->next;
+        free(retired->buffer);
+        free(retired);
+    }
+    pthread_mutex_destroy(&graph->lock);
+    free(graph->slots);
+    free(graph);
+}
+
+/* The last node of a graph that calls the client: no launch under way, no user of its memory. */
+static void on_end(void *arg)
+{
+    px_graph_t *graph = arg;
+    pthread_mutex_lock(&graph->lock);
+    int last = ++graph->ended == graph->launched && graph->forgotten;
+    pthread_mutex_unlock(&graph->lock);
+    if (last)
+        graph_free(graph);
+}
 
 void px_graph_forget(px_session_t *s, px_graph_t *graph)
 {
     if (graph->exec)
         s->cuda->cuGraphExecDestroy(graph->exec);
     s->cuda->cuGraphDestroy(graph->graph);
-    free(graph->nodes);
-    free(graph);
+    pthread_mutex_lock(&graph->lock);
+    graph->forgotten = 1;
+    int idle = graph->ended == graph->launched;
+    pthread_mutex_unlock(&graph->lock);
+    if (idle || !graph->hosted)
+        graph_free(graph);
 }
 
 /* The graph of that number, new with its first node. */
@@ -33,6 +89,7 @@ static CUresult graph_for(px_call_t *call, const px_wire_node_t *node, px_graph_
     graph = calloc(1, sizeof(*graph));
     if (!graph)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_init(&graph->lock, NULL);
     CUresult result = call->cuda->cuGraphCreate(&graph->graph, 0);
     if (!result) {
         result = px_object_put(call, PX_GRAPH, node->exec, graph);
@@ -40,7 +97,7 @@ static CUresult graph_for(px_call_t *call, const px_wire_node_t *node, px_graph_
             call->cuda->cuGraphDestroy(graph->graph);
     }
     if (result)
-        free(graph);
+        graph_free(graph);
     else
         *out = graph;
     return result;
@@ -48,9 +105,13 @@ static CUresult graph_for(px_call_t *call, const px_wire_node_t *node, px_graph_
 
 /* ---- what a node does ---- */
 
+/* Bytes of one copy from or to the client. */
+#define BUFFER_MOST (4ull << 30)
+
 /* A body in the driver's terms. */
 typedef struct {
     CUgraphNodeParams params;
+    uint64_t side, token; /* of a copy from or to the client; token also of a host function */
     size_t param_bytes;
     void *extra[5];
     CUstreamBatchMemOpParams ops[PX_WIRE_VALUES];
@@ -78,11 +139,42 @@ static CUresult decode_kernel(px_call_t *call, const px_wire_node_t *node, const
     return call->bad;
 }
 
-static CUresult decode_copy(const px_wire_node_t *node, const uint8_t *body, decoded_t *d)
+/* Room for the client's side of the copy. */
+static CUresult make_buffer(px_graph_t *graph, slot_t *slot, const px_wire_graph_copy_t *c)
+{
+    uint64_t size;
+    if (__builtin_mul_overflow(c->width, c->height, &size) ||
+        __builtin_mul_overflow(size, c->depth, &size) || size > BUFFER_MOST)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (size <= slot->size && slot->buffer)
+        return CUDA_SUCCESS;
+    uint8_t *buffer = malloc(size ? size : 1);
+    retired_t *retired = slot->buffer ? malloc(sizeof(*retired)) : NULL;
+    if (!buffer || (slot->buffer && !retired)) {
+        free(buffer);
+        free(retired);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (retired) {
+        *retired = (retired_t){graph->retired, slot->buffer};
+        graph->retired = retired;
+    }
+    slot->buffer = buffer;
+    slot->size = size;
+    return CUDA_SUCCESS;
+}
+
+static CUresult decode_copy(px_graph_t *graph, slot_t *slot, const px_wire_node_t *node,
+                            const uint8_t *body, decoded_t *d)
 {
     const px_wire_graph_copy_t *c = (const void *)body;
-    if (node->body < sizeof(*c))
+    if (node->body < sizeof(*c) || c->side > PX_WIRE_FROM_CLIENT)
         return CUDA_ERROR_INVALID_VALUE;
+    d->side = c->side;
+    d->token = c->token;
+    CUresult result = c->side ? make_buffer(graph, slot, c) : CUDA_SUCCESS;
+    if (result)
+        return result;
     CUDA_MEMCPY3D *copy = &d->params.memcpy.copyParams;
     copy->srcMemoryType = copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy->srcDevice = c->src;
@@ -94,6 +186,17 @@ static CUresult decode_copy(const px_wire_node_t *node, const uint8_t *body, dec
     copy->WidthInBytes = c->width;
     copy->Height = c->height;
     copy->Depth = c->depth;
+    if (c->side == PX_WIRE_TO_CLIENT) {
+        copy->dstMemoryType = CU_MEMORYTYPE_HOST;
+        copy->dstHost = slot->buffer;
+        copy->dstPitch = c->width;
+        copy->dstHeight = c->height;
+    } else if (c->side == PX_WIRE_FROM_CLIENT) {
+        copy->srcMemoryType = CU_MEMORYTYPE_HOST;
+        copy->srcHost = slot->buffer;
+        copy->srcPitch = c->width;
+        copy->srcHeight = c->height;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -147,16 +250,17 @@ static CUresult decode_values(const px_wire_node_t *node, const uint8_t *body, d
     return CUDA_SUCCESS;
 }
 
-static CUresult decode(px_call_t *call, const px_wire_node_t *node, const uint8_t *body,
-                       decoded_t *d)
+static CUresult decode(px_call_t *call, px_graph_t *graph, slot_t *slot, const px_wire_node_t *node,
+                       const uint8_t *body, decoded_t *d)
 {
     memset(&d->params, 0, sizeof(d->params));
+    d->side = d->token = 0;
     d->params.type = (CUgraphNodeType)node->type;
     switch (node->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return decode_kernel(call, node, body, d);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return decode_copy(node, body, d);
+        return decode_copy(graph, slot, node, body, d);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         return decode_fill(node, body, d);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
@@ -164,6 +268,11 @@ static CUresult decode(px_call_t *call, const px_wire_node_t *node, const uint8_
         return decode_event(call, node, body, d);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return decode_values(node, body, d);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        if (node->body < sizeof(uint64_t))
+            return CUDA_ERROR_INVALID_VALUE;
+        d->token = *(const uint64_t *)(const void *)body;
+        return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return CUDA_SUCCESS;
     default:
@@ -172,6 +281,16 @@ static CUresult decode(px_call_t *call, const px_wire_node_t *node, const uint8_
 }
 
 /* ---- adding ---- */
+
+static CUresult add_host(px_call_t *call, px_graph_t *graph, slot_t *slot, uint64_t token,
+                         const CUgraphNode *deps, size_t count, CUgraphNode *out)
+{
+    CUresult result = px_host_node(call->session, token, &slot->host);
+    if (!result)
+        result = call->cuda->cuGraphAddHostNode(out, graph->graph, deps, count, &slot->host);
+    graph->hosted = 1;
+    return result;
+}
 
 /* A driver of before CUDA 12.3 has one call for each kind of node; so these are used with all. */
 static CUresult add_driver_node(px_call_t *call, CUgraph graph, decoded_t *d,
@@ -230,16 +349,43 @@ static CUresult set_attributes(px_call_t *call, CUgraphNode node, const px_wire_
     return result;
 }
 
+/* The node or nodes of a position. */
+static CUresult add_slot(px_call_t *call, px_graph_t *graph, slot_t *slot, decoded_t *d,
+                         const CUgraphNode *deps, size_t count)
+{
+    CUresult result;
+    if (d->params.type == CU_GRAPH_NODE_TYPE_HOST) {
+        result = add_host(call, graph, slot, d->token, deps, count, &slot->main);
+        slot->first = slot->last = slot->main;
+        return result;
+    }
+    if (d->side == PX_WIRE_FROM_CLIENT) {
+        result = add_host(call, graph, slot, d->token, deps, count, &slot->first);
+        deps = &slot->first;
+        count = 1;
+        if (result)
+            return result;
+    }
+    result = add_driver_node(call, graph->graph, d, deps, count, &slot->main);
+    slot->last = slot->main;
+    if (d->side != PX_WIRE_FROM_CLIENT)
+        slot->first = slot->main;
+    if (!result && d->side == PX_WIRE_TO_CLIENT)
+        result = add_host(call, graph, slot, d->token, &slot->main, 1, &slot->last);
+    slot->side = d->side;
+    return result;
+}
+
 static int room_for_node(px_graph_t *graph)
 {
     if (graph->count < graph->room)
         return 1;
     uint32_t room = graph->room * 2 + 16;
-    CUgraphNode *grown =
-        graph->count < PX_WIRE_GRAPH_NODES ? realloc(graph->nodes, room * sizeof(*grown)) : NULL;
+    slot_t *grown =
+        graph->count < PX_WIRE_GRAPH_NODES ? realloc(graph->slots, room * sizeof(*grown)) : NULL;
     if (!grown)
         return 0;
-    graph->nodes = grown;
+    graph->slots = grown;
     graph->room = room;
     return 1;
 }
@@ -252,20 +398,24 @@ static CUresult add_node(px_call_t *call, px_graph_t *graph, const px_wire_node_
         return node->position != graph->count ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
     decoded_t *d = malloc(sizeof(*d));
     CUgraphNode *deps = malloc((node->deps + 1) * sizeof(*deps));
-    CUresult result = d && deps ? decode(call, node, body, d) : CUDA_ERROR_OUT_OF_MEMORY;
+    uint32_t before = graph->count;
+    slot_t *slot = &graph->slots[before];
+    memset(slot, 0, sizeof(*slot));
+    graph->count++; /* also after a failure, which ends the graph: what the slot has goes with it */
+    CUresult result =
+        d && deps ? decode(call, graph, slot, node, body, d) : CUDA_ERROR_OUT_OF_MEMORY;
     for (uint32_t i = 0; !result && i < node->deps; i++) {
-        if (at[i] < graph->count)
-            deps[i] = graph->nodes[at[i]];
-        else
+        if (at[i] < before) {
+            deps[i] = graph->slots[at[i]].last;
+            graph->slots[at[i]].followed = 1;
+        } else {
             result = CUDA_ERROR_INVALID_VALUE;
+        }
     }
-    CUgraphNode made = NULL;
     if (!result)
-        result = add_driver_node(call, graph->graph, d, deps, node->deps, &made);
+        result = add_slot(call, graph, slot, d, deps, node->deps);
     if (!result)
-        result = set_attributes(call, made, node, body);
-    if (!result)
-        graph->nodes[graph->count++] = made;
+        result = set_attributes(call, slot->main, node, body);
     free(d);
     free(deps);
     return result;
@@ -292,6 +442,22 @@ CUresult px_graph_node(px_call_t *call)
     return CUDA_SUCCESS;
 }
 
+/* Behind everything else, see on_end(). */
+static CUresult add_end(px_call_t *call, px_graph_t *graph)
+{
+    CUgraphNode end, *deps = malloc((graph->count + 1) * sizeof(*deps));
+    size_t count = 0;
+    if (!deps)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < graph->count; i++)
+        if (!graph->slots[i].followed)
+            deps[count++] = graph->slots[i].last;
+    CUDA_HOST_NODE_PARAMS params = {on_end, graph};
+    CUresult result = call->cuda->cuGraphAddHostNode(&end, graph->graph, deps, count, &params);
+    free(deps);
+    return result;
+}
+
 /* u64 exec, u64 number of nodes, u64 flags */
 CUresult px_do_cuGraphInstantiateWithFlags(px_call_t *call)
 {
@@ -308,7 +474,9 @@ CUresult px_do_cuGraphInstantiateWithFlags(px_call_t *call)
         result = graph->failed;
     else if (graph->count != call->args[1])
         result = CUDA_ERROR_INVALID_VALUE;
-    else
+    else if (graph->hosted)
+        result = add_end(call, graph);
+    if (!result)
         result = cuda->cuGraphInstantiateWithFlags(&graph->exec, graph->graph, call->args[2]);
     if (result) {
         px_object_take(call->session, PX_GRAPH, call->args[0]);
@@ -333,7 +501,56 @@ CUresult px_do_cuGraphLaunch(px_call_t *call)
 {
     px_graph_t *graph = executable(call, call->args[0]);
     CUstream stream = px_stream(call, call->args[1]);
-    return call->bad ? call->bad : call->cuda->cuGraphLaunch(graph->exec, stream);
+    if (call->bad)
+        return call->bad;
+    if (!graph->hosted)
+        return call->cuda->cuGraphLaunch(graph->exec, stream);
+    pthread_mutex_lock(&graph->lock);
+    graph->launched++;
+    pthread_mutex_unlock(&graph->lock);
+    CUresult result = call->cuda->cuGraphLaunch(graph->exec, stream);
+    if (result) { /* it does not come to its end */
+        pthread_mutex_lock(&graph->lock);
+        graph->launched--;
+        pthread_mutex_unlock(&graph->lock);
+    }
+    return result;
+}
+
+/* The buffer that the client may touch, with at least `size` bytes from `offset` on. */
+static slot_t *buffer_of(px_call_t *call, uint64_t offset, uint64_t size)
+{
+    px_graph_t *graph = executable(call, call->args[0]);
+    slot_t *slot = graph && call->args[1] < graph->count ? &graph->slots[call->args[1]] : NULL;
+    return slot && slot->buffer && offset <= slot->size && size <= slot->size - offset ? slot
+                                                                                       : NULL;
+}
+
+/* u64 exec, u64 node, u64 offset, u64 size, the bytes */
+CUresult px_graph_bytes(px_call_t *call)
+{
+    uint64_t offset = call->args[2], size = call->args[3];
+    slot_t *slot = buffer_of(call, offset, size);
+    if (!slot || size > call->frame.length - 32)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(slot->buffer + offset, call->payload + 32, size);
+    return CUDA_SUCCESS;
+}
+
+/* u64 exec, u64 node, u64 size -> pieces */
+CUresult px_graph_fetch(px_call_t *call)
+{
+    uint64_t size = call->args[2];
+    slot_t *slot = buffer_of(call, 0, size);
+    if (!slot)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (uint64_t done = 0; done < size;) {
+        uint64_t piece = size - done < PX_WIRE_PIECE ? size - done : PX_WIRE_PIECE;
+        if (px_send_piece(call, done, slot->buffer + done, (uint32_t)piece) != GB_OK)
+            return CUDA_ERROR_UNKNOWN; /* nobody is there to read it: the session ends */
+        done += piece;
+    }
+    return CUDA_SUCCESS;
 }
 
 /* u64 exec, u64 stream */
@@ -362,7 +579,7 @@ CUresult px_do_cuGraphNodeSetEnabled(px_call_t *call)
         return call->bad;
     if (call->args[1] >= graph->count)
         return CUDA_ERROR_INVALID_VALUE;
-    return call->cuda->cuGraphNodeSetEnabled(graph->exec, graph->nodes[call->args[1]],
+    return call->cuda->cuGraphNodeSetEnabled(graph->exec, graph->slots[call->args[1]].main,
                                              call->args[2] != 0);
 }
 
@@ -472,9 +689,12 @@ CUresult px_do_cuGraphExecNodeSetParams(px_call_t *call)
         node->body > call->frame.length - sizeof(*node))
         return CUDA_ERROR_INVALID_VALUE;
     decoded_t *d = malloc(sizeof(*d));
-    CUresult result =
-        d ? decode(call, node, call->payload + sizeof(*node), d) : CUDA_ERROR_OUT_OF_MEMORY;
-    CUgraphNode at = graph->nodes[node->position];
+    slot_t *slot = &graph->slots[node->position];
+    CUresult result = d ? decode(call, graph, slot, node, call->payload + sizeof(*node), d)
+                        : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!result && (d->side != slot->side || d->params.type == CU_GRAPH_NODE_TYPE_HOST))
+        result = CUDA_ERROR_INVALID_VALUE;
+    CUgraphNode at = slot->main;
     CUgraphExecUpdateResultInfo info;
     int changed = 0;
     if (!result)

@@ -210,6 +210,8 @@ void px_exchange_end(px_session_t *session);
 void px_images_free(px_session_t *session);
 void px_module_forget(px_session_t *session, px_module_t *module);
 CUresult px_graph_node(px_call_t *call);
+CUresult px_graph_bytes(px_call_t *call);
+CUresult px_graph_fetch(px_call_t *call);
 CUresult px_link_read(px_call_t *call);
 void px_link_forget(px_session_t *session, px_link_t *link);
 /* Ends it at the driver, too. */

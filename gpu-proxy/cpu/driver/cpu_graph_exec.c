@@ -413,7 +413,7 @@ static CUresult set_locked(cpu_exec_t *exec, uint64_t id, cpu_work_t *work)
 {
     cpu_graph_node_t *kept = cpu_graph_find(exec->graph, id), *run = cpu_graph_find(exec->plan, id);
     cpu_work_t copy;
-    if (!run || run->work.type != work->type ||
+    if (!run || run->work.type != work->type || !cpu_work_same_sides(&run->work, work) ||
         (work->context && exec->context && work->context != exec->context))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = cpu_work_clone(work, &copy);

@@ -311,6 +311,23 @@ CUresult cpu_work_clone(const cpu_work_t *work, cpu_work_t *copy)
     return CUDA_SUCCESS;
 }
 
+static bool is_host(CUmemorytype type, uint64_t address)
+{
+    cpu_memory_t memory;
+    if (type != CU_MEMORYTYPE_UNIFIED)
+        return type == CU_MEMORYTYPE_HOST;
+    return !cpu_memory_find(address, &memory) ||
+           (memory.kind & (CPU_MEMORY_HOST | CPU_MEMORY_REGISTERED));
+}
+
+bool cpu_work_same_sides(const cpu_work_t *a, const cpu_work_t *b)
+{
+    const CUDA_MEMCPY3D *x = &a->copy.copy, *y = &b->copy.copy;
+    return a->type != CU_GRAPH_NODE_TYPE_MEMCPY || b->type != CU_GRAPH_NODE_TYPE_MEMCPY ||
+           (is_host(x->srcMemoryType, x->srcDevice) == is_host(y->srcMemoryType, y->srcDevice) &&
+            is_host(x->dstMemoryType, x->dstDevice) == is_host(y->dstMemoryType, y->dstDevice));
+}
+
 void cpu_work_keep_attributes(cpu_work_t *work, const cpu_work_t *old)
 {
     if (work->type != CU_GRAPH_NODE_TYPE_KERNEL || old->type != CU_GRAPH_NODE_TYPE_KERNEL)

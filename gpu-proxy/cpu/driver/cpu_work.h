@@ -78,6 +78,9 @@ CUresult cpu_work_clone(const cpu_work_t *work, cpu_work_t *copy);
 /* Attributes that a kernel's parameters do not have stay as they are when those are set anew. */
 void cpu_work_keep_attributes(cpu_work_t *work, const cpu_work_t *old);
 
+/* Whether both copies are between the same kinds of memory: the program's, or the device's. */
+bool cpu_work_same_sides(const cpu_work_t *a, const cpu_work_t *b);
+
 /* Drops what it owns. */
 void cpu_work_drop(cpu_work_t *work);
 
