@@ -159,6 +159,12 @@ static uint32_t dynamic_bytes(const thread_t *t)
     return 256;
 }
 
+static uint32_t reserved_bytes(const thread_t *t)
+{
+    (void)t;
+    return 1024;
+}
+
 static const sreg_t sregs[] = {
     {"%tid.x", tid_x, false},
     {"%tid.y", tid_y, false},
@@ -197,7 +203,10 @@ static const sreg_t sregs[] = {
     {"%total_smem_size", NULL, false},
     {"%aggr_smem_size", NULL, false},
     {"%reserved_smem_offset_begin", zero, false},
-    {"%reserved_smem_offset_end", zero, false},
+    {"%reserved_smem_offset_0", zero, false},
+    {"%reserved_smem_offset_1", NULL, false},
+    {"%reserved_smem_offset_end", reserved_bytes, false},
+    {"%reserved_smem_offset_cap", reserved_bytes, false},
     {"%laneid", lane, true},
     {"%warpid", warp, true},
     {"%lanemask_eq", mask_eq, true},
@@ -302,6 +311,45 @@ static void test_cluster(void **state)
 /* ---- address windows ---- */
 
 /* Bits: isspacep of .const .global .local .shared .shared::cluster .param for a generic address. */
+/* Reserved shared memory lies apart from a kernel's own, static and dynamic, and does not count as its
+ * own: a kernel may still have all that a block can get. */
+static void test_reserved_shared(void **state)
+{
+    enum { LANES = 64, DYNAMIC = 48 * 1024 - 4 * LANES };
+    static const char text[] =
+        HEAD ".extern .shared .align 16 .b8 dyn[]; .shared .align 4 .b8 fixed[256];\n"
+             ".visible .entry k(.param .u64 out)\n{\n"
+             ".reg .b32 %r<20>; .reg .b64 %d<8>; ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x;\n"
+             "mul.lo.u32 %r2, %r1, 4; mul.wide.u32 %d2, %r1, 8; add.s64 %d1, %d1, %d2;\n"
+             "mov.u32 %r3, fixed; add.u32 %r3, %r3, %r2; st.shared.u32 [%r3], %r1;\n"
+             "mov.u32 %r4, dyn; add.u32 %r4, %r4, %r2; st.shared.u32 [%r4], %r1;\n"
+             "bar.sync 0;\n"
+             "mov.u32 %r5, %reserved_smem_offset_1; add.u32 %r5, %r5, %r2;\n"
+             "mov.u32 %r6, 77; st.shared.u32 [%r5], %r6;\n"
+             "mov.u32 %r7, %reserved_smem_offset_begin; add.u32 %r7, %r7, %r2;\n"
+             "st.shared.u32 [%r7], %r6;\nbar.sync 0;\n"
+             "ld.shared.u32 %r8, [%r3]; ld.shared.u32 %r9, [%r4];\n"
+             "st.global.v2.u32 [%d1], {%r8, %r9}; ret;\n}\n";
+    uint32_t out[LANES][2];
+    int bytes;
+    (void)state;
+    CUmodule module = pt_load(text);
+    CUfunction f = pt_function(module, "k");
+    assert_int_equal(pt_cuda()->cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f),
+                     0);
+    assert_int_equal(bytes, 256);
+    CUdeviceptr d_out = pt_upload(NULL, sizeof out);
+    void *params[] = {&d_out};
+    pt_launch(f, (pt_dim_t){1, 1, 1}, (pt_dim_t){LANES, 1, 1}, DYNAMIC, params);
+    pt_download(out, d_out, sizeof out);
+    for (unsigned i = 0; i < LANES; i++) {
+        assert_int_equal(out[i][0], i);
+        assert_int_equal(out[i][1], i);
+    }
+    pt_free(d_out);
+    pt_unload(module);
+}
+
 static void check_space(const char *address, uint32_t want)
 {
     char text[2048];
@@ -562,10 +610,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_registers), cmocka_unit_test(test_relations),
-        cmocka_unit_test(test_cluster),   cmocka_unit_test(test_spaces),
-        cmocka_unit_test(test_hints),     cmocka_unit_test(test_redux),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_reserved_shared), cmocka_unit_test(test_registers),
+        cmocka_unit_test(test_relations),       cmocka_unit_test(test_cluster),
+        cmocka_unit_test(test_spaces),          cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_redux),           cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static CUresult get_attribute(const cpu_function_t *function, CUfunction_attribu
         *value = cpu_function_max_threads(function);
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-        *value = (int)ptx->shared_size;
+        *value = (int)cpu_function_static_shared(function);
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
         *value = (int)const_bytes(module);
@@ -56,7 +56,8 @@ static CUresult get_attribute(const cpu_function_t *function, CUfunction_attribu
         *value = (int)module->sm;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        *value = asked >= 0 ? asked : CPU_SHARED_DEFAULT - (int)ptx->shared_size;
+        *value =
+            asked >= 0 ? asked : CPU_SHARED_DEFAULT - (int)cpu_function_static_shared(function);
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         *value = atomic_load(&((cpu_function_t *)function)->carveout);
@@ -78,7 +79,7 @@ static CUresult set_attribute(cpu_function_t *function, CUfunction_attribute att
 {
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        if (value < 0 || (uint64_t)value + function->ptx->shared_size > CPU_SHARED_MOST)
+        if (value < 0 || (uint64_t)value + cpu_function_static_shared(function) > CPU_SHARED_MOST)
             return CUDA_ERROR_INVALID_VALUE;
         atomic_store(&function->max_dynamic_shared, value);
         return CUDA_SUCCESS;
@@ -240,7 +241,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
     CUresult result = enter(func, &function);
     if (result)
         return result;
-    uint64_t fixed = function->ptx->shared_size;
+    uint64_t fixed = cpu_function_static_shared(function);
     if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0 ||
         numBlocks > cpu_launch_blocks_per_core(function, blockSize, 0))
         return leave(function, CUDA_ERROR_INVALID_VALUE);

@@ -227,7 +227,7 @@ static const cpu_op_ops_t launch_ops = {
 
 int cpu_launch_blocks_per_core(const cpu_function_t *function, int threads, size_t dynamic_shared)
 {
-    uint64_t shared = function->ptx->shared_size + dynamic_shared;
+    uint64_t shared = cpu_function_static_shared(function) + dynamic_shared;
     if (threads <= 0 || threads > cpu_function_max_threads(function) || shared > CPU_SHARED_MOST)
         return 0;
     int by_threads = CPU_THREADS_OF_CORE / ((threads + 31) / 32 * 32);
@@ -256,7 +256,7 @@ CUresult cpu_launch_check(const cpu_function_t *function, const cpu_shape_of_lau
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     int asked = atomic_load_explicit(&((cpu_function_t *)function)->max_dynamic_shared,
                                      memory_order_relaxed);
-    uint64_t fixed = function->ptx->shared_size;
+    uint64_t fixed = cpu_function_static_shared(function);
     uint64_t most = asked >= 0 && fixed + (uint64_t)asked > CPU_SHARED_DEFAULT
                         ? fixed + (uint64_t)asked
                         : CPU_SHARED_DEFAULT;

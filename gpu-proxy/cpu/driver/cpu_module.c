@@ -288,6 +288,11 @@ CUresult cpu_module_variable(cpu_module_t *module, const char *name, uint64_t *a
     return CUDA_SUCCESS;
 }
 
+uint64_t cpu_function_static_shared(const cpu_function_t *function)
+{
+    return function->ptx->shared_size - function->ptx->shared_reserved;
+}
+
 int cpu_function_max_threads(const cpu_function_t *function)
 {
     const uint32_t *n =

@@ -101,5 +101,7 @@ void cpu_variant_put_many(cpu_variant_t *variant, unsigned count);
 
 /* Static shared memory and parameter bytes come from ->ptx. Threads per block at most: */
 int cpu_function_max_threads(const cpu_function_t *function);
+/* Bytes of static shared memory as users see them: without what is reserved for system software. */
+uint64_t cpu_function_static_shared(const cpu_function_t *function);
 
 #endif

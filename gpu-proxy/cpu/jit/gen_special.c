@@ -25,7 +25,7 @@ val_t gen_rare_register(cpu_gen_t *gen, uint32_t sreg)
     case PTX_SREG_PM64:
     case PTX_SREG_CURRENT_GRAPH_EXEC:
         return LLVMConstInt(gen->i64, 0, 0);
-    default: /* a CTA's place in its cluster; counters that nobody has set up; reserved memory: none */
+    default: /* a CTA's place in its cluster; counters that nobody has set up */
         return LLVMConstInt(gen->i32, 0, 0);
     }
 }

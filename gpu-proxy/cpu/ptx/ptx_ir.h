@@ -420,7 +420,7 @@ typedef enum {
     PTX_SREG_CLUSTER_CTARANK,
     PTX_SREG_CLUSTER_NCTARANK,
     PTX_SREG_CURRENT_GRAPH_EXEC,
-    PTX_SREG_RESERVED_SMEM, /* %reserved_smem_*; reads 0 */
+    PTX_SREG_RESERVED_SMEM, /* %reserved_smem_*; in code it is a variable: PTX_RESERVED_SHARED */
     PTX_SREG_COUNT
 } ptx_sreg_t;
 
@@ -584,6 +584,10 @@ typedef struct {
     uint32_t line;
 } ptx_var_t;
 
+/* Bytes of shared memory that a kernel gets on top of its own if it reads %reserved_smem_offset_*. */
+enum { PTX_RESERVED_SHARED = 1024 };
+#define PTX_RESERVED_NAME "%reserved_smem"
+
 typedef struct {
     uint32_t var;
     uint64_t offset; /* in the CTA's shared memory */
@@ -619,7 +623,9 @@ typedef struct {
     uint32_t req_cluster[3]; /* .reqnctapercluster, 0 = not given */
 
     /* Kernels: every static .shared variable that the kernel or what it calls refers to. */
-    uint64_t shared_size;  /* bytes of static shared memory */
+    uint64_t shared_size; /* bytes of static shared memory, reserved ones included */
+    uint64_t
+        shared_reserved;   /* of these: the kernel's static shared memory, for users, is the rest */
     uint32_t shared_align; /* of the static part, at least 16 */
     bool uses_dynamic_shared;
     uint32_t dynamic_align; /* of what follows; dynamic begins at shared_size rounded up to it */

@@ -78,6 +78,34 @@ static bool special_vector(ptx_parser_t *p, const ptx_tok_t *tok, ptx_operand_t 
     return store_vector(p, elements, 4, out);
 }
 
+/* %reserved_smem_offset_*: shared memory for system software, above all for what cooperative groups keep
+ * of groups of several warps. Here it is a variable of its own in every kernel that asks for it. */
+static bool reserved(ptx_parser_t *p, const ptx_tok_t *tok, ptx_operand_t *out)
+{
+    static const struct {
+        const char *tail;
+        uint64_t offset;
+    } all[] = {
+        {"begin", 0}, {"end", PTX_RESERVED_SHARED}, {"0", 0}, {"1", PTX_RESERVED_SHARED / 2}};
+    static const char head[] = "%reserved_smem_offset_";
+    const uint32_t length = sizeof head - 1;
+    if (tok->length <= length || memcmp(tok->text, head, length) != 0)
+        return unknown_name(p, tok);
+    const char *tail = tok->text + length;
+    uint32_t rest = tok->length - length;
+    if (rest == 3 && memcmp(tail, "cap", 3) == 0) {
+        *out = (ptx_operand_t){.kind = PTX_OPERAND_IMM, .value = PTX_RESERVED_SHARED};
+        return true;
+    }
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (rest == strlen(all[i].tail) && memcmp(tail, all[i].tail, rest) == 0) {
+            *out = (ptx_operand_t){.kind = PTX_OPERAND_VAR, .value = all[i].offset};
+            return ptx_p_reserved_shared(p, &out->index) && note_var(p, out->index);
+        }
+    }
+    return unknown_name(p, tok);
+}
+
 /* A special register, with its component: %tid.x */
 static bool special(ptx_parser_t *p, const ptx_tok_t *tok, ptx_operand_t *out)
 {
@@ -94,6 +122,8 @@ static bool special(ptx_parser_t *p, const ptx_tok_t *tok, ptx_operand_t *out)
     }
     if (sreg == PTX_SREG_NONE)
         return component ? unknown_name(p, tok) : special_vector(p, tok, out);
+    if (sreg == PTX_SREG_RESERVED_SMEM)
+        return reserved(p, tok, out);
     out->kind = PTX_OPERAND_SREG;
     out->index = sreg;
     return true;

@@ -87,6 +87,7 @@ typedef struct {
     ptx_vec_t function_marks;          /* the same for callees */
     ptx_vec_t taken;                   /* uint32_t: functions whose address is taken */
     uint64_t init_bytes;
+    uint32_t reserved; /* variable + 1 that stands for reserved shared memory; 0: nobody asked */
 
     ptx_vec_t regparams; /* ptx_regparam_t of the function being read */
     ptx_names_t names, labels;
@@ -168,6 +169,8 @@ bool ptx_p_variables(ptx_parser_t *p, ptx_linkage_t linkage, ptx_space_t space, 
 bool ptx_p_param(ptx_parser_t *p, uint32_t owner, ptx_var_t *out, ptx_tok_t *name);
 /* Appends the variable, with its mark. */
 ptx_var_t *ptx_p_add_var(ptx_parser_t *p, const ptx_var_t *var, uint32_t *index);
+/* The variable that stands for reserved shared memory. */
+bool ptx_p_reserved_shared(ptx_parser_t *p, uint32_t *index);
 /* The space that a word names (".global"); false if none. */
 bool ptx_p_space(const ptx_tok_t *tok, ptx_space_t *out);
 /* Appends `size` bytes at `align` to a frame, false when it exceeds `limit`. */

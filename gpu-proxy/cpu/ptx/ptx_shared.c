@@ -72,8 +72,9 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static bool layout(walk_t *w, ptx_function_t *f)
+static bool layout(walk_t *w, uint32_t kernel)
 {
+    ptx_function_t *f = ptx_p_function(w->p, kernel);
     const uint32_t *vars = w->vars.data;
     ptx_shared_slot_t *slots = ptx_arena_alloc(w->p->arena, w->vars.count * sizeof *slots);
     if (!slots)
@@ -95,6 +96,8 @@ static bool layout(walk_t *w, ptx_function_t *f)
                               f->name);
         }
     }
+    if (w->p->reserved != 0 && w->seen_vars[w->p->reserved - 1] == kernel + 1)
+        f->shared_reserved = PTX_RESERVED_SHARED;
     uint64_t dynamic = (f->shared_size + f->dynamic_align - 1) & ~(uint64_t)(f->dynamic_align - 1);
     for (uint32_t i = 0; i < w->vars.count; i++) {
         if (ptx_p_var(w->p, vars[i])->dynamic)
@@ -108,8 +111,8 @@ static bool layout(walk_t *w, ptx_function_t *f)
 static bool walk_kernels(walk_t *w)
 {
     for (uint32_t i = 0; i < w->p->functions.count; i++) {
-        ptx_function_t *f = ptx_p_function(w->p, i);
-        if (f->is_kernel && f->defined && (!collect(w, i) || !layout(w, f)))
+        const ptx_function_t *f = ptx_p_function(w->p, i);
+        if (f->is_kernel && f->defined && (!collect(w, i) || !layout(w, i)))
             return false;
     }
     return true;

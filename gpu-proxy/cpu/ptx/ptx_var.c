@@ -34,6 +34,24 @@ ptx_var_t *ptx_p_add_var(ptx_parser_t *p, const ptx_var_t *var, uint32_t *index)
     return own;
 }
 
+bool ptx_p_reserved_shared(ptx_parser_t *p, uint32_t *index)
+{
+    enum { ALIGN = 128 };
+    ptx_var_t var = {.name = PTX_RESERVED_NAME,
+                     .space = PTX_SPACE_SHARED,
+                     .type = PTX_B8,
+                     .align = ALIGN,
+                     .size = PTX_RESERVED_SHARED,
+                     .owner = PTX_NONE};
+    if (p->reserved == 0) {
+        if (!ptx_p_add_var(p, &var, index))
+            return false;
+        p->reserved = *index + 1;
+    }
+    *index = p->reserved - 1;
+    return true;
+}
+
 bool ptx_p_layout(uint64_t *frame, uint32_t *frame_align, uint64_t size, uint32_t align,
                   uint64_t limit, uint64_t *offset)
 {

@@ -10,7 +10,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 source=$GABLE_SOURCE_DIR/tests/e2e/runtime/apps/$name.cu
 lib=$GABLE_BUILD_DIR/lib/gable
-"$nvcc" -std=c++17 -cudart shared -arch=compute_75 "$@" -o "$dir/app" "$source"
+case " $* " in *" -arch="*) ;; *) set -- -arch=compute_75 "$@" ;; esac
+"$nvcc" -std=c++17 -cudart shared "$@" -o "$dir/app" "$source"
 # The runtime of the toolkit must not be found first: it would refuse the driver.
 LD_LIBRARY_PATH=$lib/cpu:$lib/runtime "$dir/app"
 echo "$name: right with libcudart.so.13"
