@@ -60,68 +60,77 @@ static bool early_latch(const split_t *t, unsigned other, uint32_t h, uint32_t b
     return false;
 }
 
-/* The deferred loop with header x, or CPU_NO_LOOP. */
-static uint32_t deferred_at(const cpu_analysis_t *a, uint32_t x)
-{
-    for (uint32_t l = a->nodes[x].loop; l != CPU_NO_LOOP; l = a->loops[l].parent) {
-        if (a->loops[l].header == x) {
-            return a->loops[l].deferred ? l : CPU_NO_LOOP;
-        }
-    }
-    return CPU_NO_LOOP;
-}
-
-/* Is the register alive behind a barrier of that side? Its lanes may wait there whatever runs. */
-static bool alive_behind_barrier(const split_t *t, unsigned side, uint32_t reg)
-{
-    const cpu_analysis_t *a = t->a;
-    for (uint32_t x = 0; x < a->node_count; x++) {
-        const cpu_node_t *n = &a->nodes[x];
-        if (n->end == CPU_END_BARRIER && cpu_bits_has(t->side[side], x) &&
-            n->succ[0] != CPU_NODE_EXIT && cpu_bits_has(a->live_in[n->succ[0]], reg)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Do lanes of the other side that wait while b runs need `reg`? */
-static bool waited_for(const split_t *t, unsigned other, uint32_t b, uint32_t reg)
-{
-    const cpu_analysis_t *a = t->a;
-    if ((t->p != CPU_NODE_EXIT && cpu_bits_has(a->live_in[t->p], reg)) ||
-        alive_behind_barrier(t, other, reg)) {
-        return true;
-    }
-    for (uint32_t x = 0; x < a->node_count; x++) {
-        if (!cpu_bits_has(t->side[other], x) || !cpu_bits_has(a->live_in[x], reg)) {
-            continue;
-        }
-        uint32_t spin = deferred_at(a, x);
-        if (x > b || a->held[x] || (spin != CPU_NO_LOOP && b > a->loops[spin].last)) {
-            return true;
-        }
-        for (uint32_t l = a->nodes[b].loop; l != CPU_NO_LOOP; l = a->loops[l].parent) {
-            if (a->loops[l].header == x && early_latch(t, other, x, b)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
+/* What lanes of one side need that wait while a node of the other side runs, as sets of registers. The
+ * nodes are looked at from the last one on. */
 typedef struct {
     split_t *t;
-    unsigned other;
-    uint32_t b;
-    bool again;
-} force_t;
+    unsigned other;    /* the side that waits */
+    uint32_t b;        /* the node that runs */
+    bool again;        /* it can run again while they wait */
+    cpu_bits_t always; /* wherever b is: at p, behind barriers, where lanes are held */
+    cpu_bits_t later;  /* at nodes behind b */
+    cpu_bits_t early;  /* at headers of b's loops, for the next iteration */
+} wait_t;
+
+static void begin_waits(wait_t *w)
+{
+    const cpu_analysis_t *a = w->t->a;
+    cpu_bits_t side = w->t->side[w->other];
+    w->always = cpu_bits_new(a->arena, a->f->reg_count);
+    w->later = cpu_bits_new(a->arena, a->f->reg_count);
+    w->early = cpu_bits_new(a->arena, a->f->reg_count);
+    if (w->t->p != CPU_NODE_EXIT) {
+        cpu_bits_or(w->always, a->live_in[w->t->p], a->f->reg_count);
+    }
+    for (uint32_t x = 0; x < a->node_count; x++) {
+        const cpu_node_t *n = &a->nodes[x];
+        if (!cpu_bits_has(side, x)) {
+            continue;
+        }
+        if (n->end == CPU_END_BARRIER && n->succ[0] != CPU_NODE_EXIT) {
+            cpu_bits_or(w->always, a->live_in[n->succ[0]], a->f->reg_count);
+        }
+        if (a->held[x]) {
+            cpu_bits_or(w->always, a->live_in[x], a->f->reg_count);
+        }
+    }
+}
+
+static void wait_early(wait_t *w)
+{
+    const cpu_analysis_t *a = w->t->a;
+    memset(w->early, 0, cpu_bits_words(a->f->reg_count) * sizeof *w->early);
+    for (uint32_t l = a->nodes[w->b].loop; l != CPU_NO_LOOP; l = a->loops[l].parent) {
+        uint32_t x = a->loops[l].header;
+        if (cpu_bits_has(w->t->side[w->other], x) && early_latch(w->t, w->other, x, w->b)) {
+            cpu_bits_or(w->early, a->live_in[x], a->f->reg_count);
+        }
+    }
+}
+
+/* Does a deferred loop before b hold lanes that need the register? */
+static bool waits_in_deferred(const wait_t *w, uint32_t reg)
+{
+    const cpu_analysis_t *a = w->t->a;
+    for (uint32_t l = 0; l < a->loop_count; l++) {
+        uint32_t x = a->loops[l].header;
+        if (a->loops[l].deferred && w->b > a->loops[l].last &&
+            cpu_bits_has(w->t->side[w->other], x) && cpu_bits_has(a->live_in[x], reg)) {
+            return true;
+        }
+    }
+    return false;
+}
 
 static void force(void *context, uint32_t reg)
 {
-    force_t *w = context;
+    wait_t *w = context;
     cpu_value_t *v = &w->t->a->values[reg];
-    if (!v->forced && (v->defs > 1 || w->again) && waited_for(w->t, w->other, w->b, reg)) {
+    if (v->forced || (v->defs <= 1 && !w->again)) {
+        return;
+    }
+    if (cpu_bits_has(w->always, reg) || cpu_bits_has(w->later, reg) ||
+        cpu_bits_has(w->early, reg) || waits_in_deferred(w, reg)) {
         v->forced = true;
         v->per_strip = w->t->a->config.strips > 1;
         v->form = (cpu_form_t){.tag = CPU_FORM_VARYING};
@@ -131,18 +140,23 @@ static void force(void *context, uint32_t reg)
 static void force_side(split_t *t, unsigned side)
 {
     cpu_analysis_t *a = t->a;
-    for (uint32_t b = 0; b < a->node_count; b++) {
-        if (!cpu_bits_has(t->side[side], b)) {
-            continue;
-        }
+    wait_t w = {.t = t, .other = 1 - side};
+    begin_waits(&w);
+    for (uint32_t b = a->node_count; b-- > 0;) {
         const cpu_node_t *n = &a->nodes[b];
-        force_t w = {.t = t, .other = 1 - side, .b = b};
-        w.again = t->left || (n->loop != CPU_NO_LOOP && !loop_contains(a, n->loop, t->p));
-        for (uint32_t k = 0; k < n->count; k++) {
-            cpu_visit_defs(a->f, &a->f->instrs[n->first + k], force, &w);
+        if (cpu_bits_has(t->side[side], b)) {
+            w.b = b;
+            w.again = t->left || (n->loop != CPU_NO_LOOP && !loop_contains(a, n->loop, t->p));
+            wait_early(&w);
+            for (uint32_t k = 0; k < n->count; k++) {
+                cpu_visit_defs(a->f, &a->f->instrs[n->first + k], force, &w);
+            }
+            if (n->end == CPU_END_BARRIER) { /* written when the wait is over */
+                cpu_visit_defs(a->f, &a->f->instrs[n->last], force, &w);
+            }
         }
-        if (n->end == CPU_END_BARRIER) { /* written when the wait is over */
-            cpu_visit_defs(a->f, &a->f->instrs[n->last], force, &w);
+        if (cpu_bits_has(t->side[1 - side], b)) {
+            cpu_bits_or(w.later, a->live_in[b], a->f->reg_count);
         }
     }
 }
