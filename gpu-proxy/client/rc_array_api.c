@@ -7,6 +7,8 @@
 
 unsigned rc_texel_bytes(CUarray_format format, unsigned channels)
 {
+    if (channels != 1 && channels != 2 && channels != 4)
+        return 0;
     switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
     case CU_AD_FORMAT_SIGNED_INT8:

@@ -20,6 +20,7 @@ static CUresult place_in_array(rc_side_t *side, CUarray handle, const rc_box_t *
     if (!side->array)
         return CUDA_ERROR_INVALID_HANDLE;
     side->context = side->array->context;
+    side->session = side->array->session;
     const CUDA_ARRAY3D_DESCRIPTOR *d = &side->array->array.descriptor;
     uint64_t texel = rc_texel_bytes(d->Format, d->NumChannels);
     uint64_t row = d->Width * texel, height = d->Height ? d->Height : 1;
@@ -65,6 +66,7 @@ static CUresult place_in_memory(rc_side_t *side, CUmemorytype type, const rc_box
         return CUDA_ERROR_INVALID_VALUE;
     side->device = first;
     side->context = block.context ? block.context : rc_device_context(block.device);
+    side->session = rc_block_session(&block);
     return side->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -92,15 +94,13 @@ CUresult rc_box_describe(const CUDA_MEMCPY3D *c, rc_box_t *out)
     rc_side_t *dst = &box.dst, *src = &box.src;
     *dst = (rc_side_t){c->dstHost,  c->dstDevice, NULL, c->dstXInBytes, c->dstY, c->dstZ,
                        c->dstPitch, c->dstHeight, NULL};
-    *src = (rc_side_t){(uint8_t *)(uintptr_t)c->srcHost,
-                       c->srcDevice,
-                       NULL,
-                       c->srcXInBytes,
-                       c->srcY,
-                       c->srcZ,
-                       c->srcPitch,
-                       c->srcHeight,
-                       NULL};
+    *src = (rc_side_t){.host = (uint8_t *)(uintptr_t)c->srcHost,
+                       .device = c->srcDevice,
+                       .x = c->srcXInBytes,
+                       .y = c->srcY,
+                       .z = c->srcZ,
+                       .pitch = c->srcPitch,
+                       .height = c->srcHeight};
     dst->pitch = dst->pitch ? dst->pitch : box.width + dst->x; /* 0 means "packed" */
     src->pitch = src->pitch ? src->pitch : box.width + src->x;
     dst->height = dst->height ? dst->height : box.height + dst->y;
@@ -281,7 +281,7 @@ static CUresult begin_there(rc_call_t *call, const rc_side_t *side)
     if (result)
         return result;
     call->context = side->context;
-    call->session = side->context->session;
+    call->session = side->session;
     call->owner = side->context;
     return atomic_load(&call->session->lost) ? RC_LOST : CUDA_SUCCESS;
 }
@@ -321,11 +321,6 @@ static CUresult across(const rc_box_t *box, CUstream stream)
 }
 
 /* ---- for callers ---- */
-
-static rc_session_t *session_of(const rc_side_t *side)
-{
-    return side->context ? side->context->session : NULL;
-}
 
 /* Host to host: after what the stream has to do before. */
 static CUresult here(const rc_box_t *box, CUstream stream)
@@ -370,7 +365,7 @@ CUresult rc_box_copy(const rc_box_t *box, CUstream stream)
 {
     rc_call_t call;
     uint64_t wire;
-    rc_session_t *dst = session_of(&box->dst), *src = session_of(&box->src);
+    rc_session_t *dst = box->dst.session, *src = box->src.session;
     CUresult result = rc_begin(&call);
     if (!result)
         result = rc_use_stream(&call, stream, &wire);

@@ -12,7 +12,8 @@ typedef struct {
     rc_object_t *array;
     uint64_t x, y, z;       /* of the first byte in the array: bytes, rows, slices */
     uint64_t pitch, height; /* bytes of a row, rows of a slice; not of arrays */
-    rc_object_t *context;   /* whose device memory or array it is */
+    rc_session_t *session;  /* where the memory or the array is; NULL for the host's */
+    rc_object_t *context;   /* that copies of it run in */
 } rc_side_t;
 
 typedef struct {

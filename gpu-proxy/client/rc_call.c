@@ -181,6 +181,10 @@ CUresult rc_post_bytes(rc_call_t *call, uint16_t op, const void *a, size_t a_siz
 {
     if (!call->session)
         return CUDA_ERROR_INVALID_CONTEXT;
+    /* Events are recorded in streams of their own context. */
+    if ((op == GB_OP_cuEventRecord || op == GB_OP_cuEventRecordWithFlags) && call->event &&
+        call->event->context != call->stream_context)
+        return CUDA_ERROR_INVALID_HANDLE;
     if (call->on_stream && rc_capture_any()) {
         int done;
         CUresult taken = rc_capture_post(call, op, a, a_size, &done);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "gb_cuda_api.h"
-#include "gpu-proxy/client/rc_call.h"
+#include "gpu-proxy/client/rc_array.h"
 
 static CUresult find(CUdevice dev, rc_device_t **out)
 {
@@ -164,4 +164,55 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
         return CUDA_ERROR_INVALID_DEVICE;
     *dev = (CUdevice)bus - 1;
     return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
+{
+    rc_device_t *d;
+    CUresult result = find(dev, &d);
+    if (!result && !prop)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result)
+        return result;
+    const int32_t *a = d->info.attributes;
+    *prop = (CUdevprop){.maxThreadsPerBlock = a[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
+                        .maxThreadsDim = {a[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X],
+                                          a[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
+                                          a[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z]},
+                        .maxGridSize = {a[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X],
+                                        a[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
+                                        a[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z]},
+                        .sharedMemPerBlock = a[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK],
+                        .totalConstantMemory = a[CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY],
+                        .SIMDWidth = a[CU_DEVICE_ATTRIBUTE_WARP_SIZE],
+                        .memPitch = a[CU_DEVICE_ATTRIBUTE_MAX_PITCH],
+                        .regsPerBlock = a[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK],
+                        .clockRate = a[CU_DEVICE_ATTRIBUTE_CLOCK_RATE],
+                        .textureAlign = a[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT]};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
+{
+    rc_device_t *d;
+    CUresult result = find(dev, &d);
+    if (!result && (!pi || type >= CU_EXEC_AFFINITY_TYPE_MAX))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        *pi = 0; /* contexts over the network take none */
+    return result;
+}
+
+/* The same for every format. */
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format,
+                                            unsigned numChannels, CUdevice dev)
+{
+    rc_device_t *d;
+    CUresult result = find(dev, &d);
+    if (!result && (!maxWidthInElements || !rc_texel_bytes(format, numChannels)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        *maxWidthInElements =
+            (size_t)d->info.attributes[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH];
+    return result;
 }

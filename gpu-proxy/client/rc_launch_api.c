@@ -29,7 +29,7 @@ CUresult rc_launch_check(const rc_object_t *context, const px_wire_launch_t *l, 
 }
 
 /* The `extra` form: parameters that the program has packed itself. */
-static CUresult read_extra(void **extra, const void **bytes, uint32_t *size)
+static CUresult read_extra(const rc_function_t *f, void **extra, const void **bytes, uint32_t *size)
 {
     const void *buffer = NULL;
     size_t length = 0;
@@ -41,7 +41,7 @@ static CUresult read_extra(void **extra, const void **bytes, uint32_t *size)
         else
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (length > PX_WIRE_PARAMS || (length && !buffer))
+    if (length > PX_WIRE_PARAMS || length < f->param_bytes || (length && !buffer))
         return CUDA_ERROR_INVALID_VALUE;
     *bytes = buffer;
     *size = (uint32_t)length;
@@ -69,7 +69,7 @@ CUresult rc_launch_pack(const rc_function_t *f, void **values, void **extra, voi
     *bytes = buffer;
     *size = f->param_bytes;
     if (extra)
-        return read_extra(extra, bytes, size);
+        return read_extra(f, extra, bytes, size);
     memset(buffer, 0, f->param_bytes);
     return pack(f, values, buffer);
 }
@@ -87,6 +87,34 @@ static CUresult capture(rc_call_t *call, CUfunction handle, rc_object_t *functio
     else
         work.kernel.kern = (CUkernel)(uintptr_t)handle;
     return rc_capture_work(call, &work);
+}
+
+/* All blocks must be on the device at once. What the session says about a shape is kept. */
+static CUresult check_cooperative(rc_call_t *call, const px_wire_launch_t *l, rc_function_t *f)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+    uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2], most = 0;
+    const int32_t *facts = call->context->context_.device->info.attributes;
+    pthread_mutex_lock(&lock);
+    int known = f->together.threads == threads && f->together.shared == l->shared;
+    if (known)
+        most = f->together.most;
+    pthread_mutex_unlock(&lock);
+    if (!known) {
+        uint64_t args[3] = {f->wire, threads, l->shared};
+        CUresult result =
+            rc_ask(call, GB_OP_cuOccupancyMaxActiveBlocksPerMultiprocessor, args, 3, &most, 1);
+        if (result) /* a driver that knows no such limit has none */
+            return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
+        most = (uint64_t)(uint32_t)most * (uint64_t)facts[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+        pthread_mutex_lock(&lock);
+        f->together.threads = threads;
+        f->together.shared = l->shared;
+        f->together.most = most;
+        pthread_mutex_unlock(&lock);
+    }
+    return blocks > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
 static CUresult launch(CUfunction handle, px_wire_launch_t *l, CUstream stream, void **values,
@@ -108,6 +136,10 @@ static CUresult launch(CUfunction handle, px_wire_launch_t *l, CUstream stream, 
         return result;
     rc_function_t *f = object->function.function;
     result = rc_launch_check(call.context, l, f);
+    if (result)
+        return result;
+    if (l->cooperative)
+        result = check_cooperative(&call, l, f);
     if (result)
         return result;
     l->function = f->wire;

@@ -101,16 +101,33 @@ static CUresult use_copy(rc_call_t *call, CUstream stream, px_wire_copy_t *copy)
 
 enum { REFER_FROM = 4 << 20 }; /* bytes of a copy that are not copied once more */
 
-/* Device memory that may belong to another session than the stream; refused if it is none. */
-static CUresult copy_row(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+/* A copy whose device memory may belong to another session than the stream. */
+static CUresult copy_between(CUdeviceptr dst, CUmemorytype dst_type, CUdeviceptr src,
+                             CUmemorytype src_type, size_t bytes, CUstream stream)
 {
     rc_box_t box;
     CUDA_MEMCPY3D row = rc_box_row(bytes);
-    row.dstMemoryType = row.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    row.dstMemoryType = dst_type;
+    row.srcMemoryType = src_type;
     row.dstDevice = dst;
     row.srcDevice = src;
+    row.dstHost = (void *)(uintptr_t)dst;
+    row.srcHost = (const void *)(uintptr_t)src;
     CUresult result = rc_box_describe(&row, &box);
     return result ? result : rc_box_copy(&box, stream);
+}
+
+static CUresult copy_row(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+    return copy_between(dst, CU_MEMORYTYPE_DEVICE, src, CU_MEMORYTYPE_DEVICE, bytes, stream);
+}
+
+/* Is it memory of another session than the call's? */
+static int is_elsewhere(const rc_call_t *call, CUdeviceptr address)
+{
+    rc_block_t block;
+    return rc.session_count > 1 && rc_block_find(address, &block) &&
+           rc_block_session(&block) != call->session;
 }
 
 /* The bytes have left this process, or a copy of them waits in the batch, when it returns. */
@@ -121,6 +138,9 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t
     px_wire_copy_t copy = {0};
     uint64_t dst;
     CUresult result = use_copy(&call, hStream, &copy);
+    if (!result && srcHost && is_elsewhere(&call, dstDevice))
+        return copy_between(dstDevice, CU_MEMORYTYPE_DEVICE, (CUdeviceptr)(uintptr_t)srcHost,
+                            CU_MEMORYTYPE_HOST, ByteCount, hStream);
     if (!result)
         result = rc_use_range(&call, dstDevice, ByteCount, 1, &dst);
     if (!result && ByteCount && !srcHost)
@@ -171,6 +191,9 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
     px_wire_copy_t copy = {0};
     rc_waiter_t waiter = {.dst = dstHost, .dst_size = ByteCount};
     CUresult result = use_copy(&call, hStream, &copy);
+    if (!result && dstHost && is_elsewhere(&call, srcDevice))
+        return copy_between((CUdeviceptr)(uintptr_t)dstHost, CU_MEMORYTYPE_HOST, srcDevice,
+                            CU_MEMORYTYPE_DEVICE, ByteCount, hStream);
     if (!result)
         result = rc_use_range(&call, srcDevice, ByteCount, 1, &copy.src);
     if (!result && ByteCount && !dstHost)

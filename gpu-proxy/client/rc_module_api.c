@@ -118,8 +118,10 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
     rc_object_t *module;
     rc_function_t *function;
     CUresult result = find_module(hmod, &call, &module);
-    if (!result && (!hfunc || !name || !*name))
+    if (!result && (!hfunc || !name))
         result = CUDA_ERROR_INVALID_VALUE;
+    if (!result && !*name)
+        result = CUDA_ERROR_NOT_FOUND;
     if (!result)
         result = rc_module_function(&call, module, name, &function);
     if (!result)

@@ -144,6 +144,18 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
     return result;
 }
 
+CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
+{
+    rc_call_t call;
+    rc_object_t *function;
+    CUresult result = rc_begin_in_context(&call);
+    if (!result)
+        result = rc_function_of(&call, hfunc, &function);
+    if (!result && ((int)config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE))
+        result = CUDA_ERROR_INVALID_VALUE;
+    return result;
+}
+
 CUresult cuCtxResetPersistingL2Cache(void)
 {
     rc_call_t call;

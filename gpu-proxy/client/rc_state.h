@@ -76,6 +76,10 @@ typedef struct {
         uint32_t offset, size;
     } *params;
     char *name;
+    struct {
+        uint64_t threads, shared; /* of a block; 0 = nothing known */
+        uint64_t most;            /* such blocks that the device holds at once */
+    } together;
     atomic_int attributes[PX_WIRE_FUNCTION_ATTRIBUTES];
     CUfunction handle;
 } rc_function_t;
@@ -322,6 +326,11 @@ typedef struct {
     struct rc_arena *arena; /* of a memory pool; NULL: of none */
     uint64_t id;            /* unique in the process */
 } rc_block_t;
+
+static inline rc_session_t *rc_block_session(const rc_block_t *block)
+{
+    return block->context ? block->context->session : block->device->session;
+}
 
 CUresult rc_block_add(rc_block_kind_t kind, uint64_t start, uint64_t size, rc_object_t *context,
                       unsigned flags);

@@ -51,7 +51,8 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     if (!phEvent || (Flags & ~(known | CU_EVENT_INTERPROCESS)))
         return CUDA_ERROR_INVALID_VALUE;
     if (Flags & CU_EVENT_INTERPROCESS)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return Flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED
+                                               : CUDA_ERROR_INVALID_VALUE;
     rc_object_t *event = rc_object_new(RC_EVENT, call.session, call.context);
     if (!event)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -113,7 +114,9 @@ CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
         return result;
     if (!streamId)
         return CUDA_ERROR_INVALID_VALUE;
-    *streamId = stream ? stream->stream.id : (uint64_t)(uintptr_t)hStream;
+    /* The thread's own default stream is another in every thread. */
+    uint64_t special = hStream == CU_STREAM_PER_THREAD ? (call.lane->id + 1ull) << 32 : 1;
+    *streamId = stream ? stream->stream.id : special;
     return CUDA_SUCCESS;
 }
 

@@ -78,6 +78,12 @@ static CUresult translate(rc_call_t *call, CUDA_RESOURCE_DESC *d)
     } else if (d->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
         result = rc_use_mipmap(call, d->res.mipmap.hMipmappedArray, &number);
         d->res.mipmap.hMipmappedArray = (CUmipmappedArray)(uintptr_t)number;
+    } else if (d->resType == CU_RESOURCE_TYPE_LINEAR) {
+        result = rc_use_range(call, d->res.linear.devPtr, d->res.linear.sizeInBytes, 1, &number);
+    } else if (d->resType == CU_RESOURCE_TYPE_PITCH2D) {
+        uint64_t texel = rc_texel_bytes(d->res.pitch2D.format, d->res.pitch2D.numChannels);
+        result = rc_use_rows(call, d->res.pitch2D.devPtr, d->res.pitch2D.pitchInBytes,
+                             d->res.pitch2D.width * texel, 1, d->res.pitch2D.height, &number);
     }
     return result;
 }
@@ -147,7 +153,7 @@ static CUresult enter(int surface, uint64_t number, int take, rc_call_t *call, t
 {
     CUresult result = rc_begin_in_context(call);
     if (!result && !find(call->session, surface, number, take, out))
-        result = CUDA_ERROR_INVALID_HANDLE;
+        result = CUDA_ERROR_INVALID_VALUE;
     return result;
 }
 

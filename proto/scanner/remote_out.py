@@ -82,6 +82,9 @@ def client_stub(sym):
         if p.ctype in HANDLES:
             out.append(f"    if (!result)\n        result = rc_use_{HANDLES[p.ctype]}"
                        f"(&call, {p.name}, &args[{i}]);\n")
+        elif p.note_arg("mask"):
+            out.append(f"    if (!result && ({p.name} & ~({p.note_arg('mask')})))\n"
+                       f"        result = CUDA_ERROR_INVALID_VALUE;\n    args[{i}] = {p.name};\n")
         elif p.note_arg("rows"):
             pitch, width, height = [x.strip() for x in p.note_arg("rows").split(",")]
             width, times = [x.strip() for x in (width + " * 1").split("*")[:2]]

@@ -196,7 +196,7 @@ static void bad_handles(void **state)
     }
     FAILS(cuda->cuCtxDestroy_v2(context), CUDA_ERROR_INVALID_CONTEXT); /* a primary one */
     FAILS(cuda->cuModuleGetFunction(&f, module, "nothing"), CUDA_ERROR_NOT_FOUND);
-    FAILS(cuda->cuModuleGetFunction(&f, module, ""), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuda->cuModuleGetFunction(&f, module, ""), CUDA_ERROR_NOT_FOUND);
 }
 
 static void null_pointers(void **state)
