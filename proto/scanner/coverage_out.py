@@ -4,14 +4,20 @@ test calls it."""
 import proofs
 
 WORDS = {
-    "reply": "done: one round trip",
-    "async": "done: no round trip",
-    "cached": "done: answered from the device snapshot",
-    "local": "done: answered by the client",
-    "custom": "done",
-    "composed": "done",
+    "reply": "`reply`: one round trip",
+    "async": "`async`: no round trip",
+    "cached": "`cached`: answered from the device snapshot",
+    "local": "`local`: answered by the client",
+    "composed": "`composed`: made of other calls",
     "unsupported": "not done: returns CUDA_ERROR_NOT_SUPPORTED",
 }
+
+
+def class_of(sym):
+    """The class of a call, and what it costs."""
+    if sym.cls == "custom":
+        return "`async`: no round trip" if sym.queued else "`reply`: one round trip"
+    return WORDS[sym.cls]
 
 
 def state(cat, sym):
@@ -23,7 +29,7 @@ def state(cat, sym):
         return f"{word}: per-thread default stream over `{sym.target}`"
     if sym.kind == "bare":
         return WORDS["unsupported"]
-    return WORDS[sym.cls]
+    return class_of(sym)
 
 
 def is_done(cat, sym):
