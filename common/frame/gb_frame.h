@@ -45,7 +45,8 @@ enum {
     GB_OP_GOODBYE = 0xff00, /* the sender is done and closes; no payload */
     GB_OP_PING = 0xff01,    /* answered by GB_OP_PONG with the same sequence; no payload */
     GB_OP_PONG = 0xff02,
-    GB_OP_ACK = 0xff03, /* u64: bytes of the stream that the sender has received; see gb_durable.h */
+    GB_OP_ACK =
+        0xff03, /* u64: bytes of the stream that the sender has received; see gb_durable.h */
 };
 
 typedef struct {

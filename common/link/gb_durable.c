@@ -124,6 +124,14 @@ gb_link_t *gb_durable_link(gb_durable_t *d)
     return link;
 }
 
+int gb_durable_fd(gb_durable_t *d)
+{
+    pthread_mutex_lock(&d->lock);
+    int fd = gb_link_fd(d->link);
+    pthread_mutex_unlock(&d->lock);
+    return fd;
+}
+
 /* ---- the use of the link ---- */
 
 static gb_status_t lost(void)
@@ -217,6 +225,18 @@ static gb_status_t mend(gb_durable_t *d, unsigned generation)
     return st;
 }
 
+gb_status_t gb_durable_revive(gb_durable_t *d)
+{
+    if (!gb_durable_keeps(d))
+        return GB_OK;
+    pthread_mutex_lock(&d->lock);
+    struct pollfd p = {gb_link_fd(d->link), POLLRDHUP, 0};
+    int ended = d->state == UP && poll(&p, 1, 0) == 1;
+    unsigned generation = d->generation;
+    pthread_mutex_unlock(&d->lock);
+    return ended ? mend(d, generation) : GB_OK;
+}
+
 gb_status_t gb_durable_suspend(gb_durable_t *d, uint64_t *received)
 {
     if (!gb_durable_keeps(d))
@@ -238,6 +258,13 @@ gb_status_t gb_durable_resume(gb_durable_t *d, gb_link_t *link, uint64_t peer_re
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
     return st;
+}
+
+void gb_durable_cut(gb_durable_t *d)
+{
+    pthread_mutex_lock(&d->lock);
+    gb_link_shutdown(d->link);
+    pthread_mutex_unlock(&d->lock);
 }
 
 void gb_durable_lose(gb_durable_t *d)

@@ -39,8 +39,10 @@ void gb_durable_free(gb_durable_t *stream);
 gb_status_t gb_durable_keep(gb_durable_t *stream);
 int gb_durable_keeps(const gb_durable_t *stream);
 
-/* The current link, for facts and settings. */
+/* The current link, for facts and settings; not while another thread may replace it. Its descriptor, for a
+ * poll loop of any thread. */
 gb_link_t *gb_durable_link(gb_durable_t *stream);
+int gb_durable_fd(gb_durable_t *stream);
 
 /* Sends all. Bytes of `iov` are copied if they are kept, except those of entry `reference` (-1 = none),
  * which must stay until gb_durable_acked has seen their end. There must be room (gb_durable_room). Fails
@@ -83,6 +85,13 @@ gb_status_t gb_durable_exchange(gb_link_t *link, uint64_t received, uint64_t dea
 gb_status_t gb_durable_suspend(gb_durable_t *stream, uint64_t *received);
 /* Goes on over `link`, which is taken over in any case. */
 gb_status_t gb_durable_resume(gb_durable_t *stream, gb_link_t *link, uint64_t peer_received);
+
+/* If the current connection has ended, finds another one now: for who watches it (POLLRDHUP) while nobody
+ * sends or receives. What was on its way is unsent then. Fails only when the stream is lost. */
+gb_status_t gb_durable_revive(gb_durable_t *stream);
+
+/* Cuts the current connection, as a network does: for tests. */
+void gb_durable_cut(gb_durable_t *stream);
 
 /* The stream is over: all who wait come back with GB_ERR_LOST, now and later. */
 void gb_durable_lose(gb_durable_t *stream);

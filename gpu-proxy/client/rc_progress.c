@@ -48,38 +48,44 @@ static void send_old_batches(void)
         atomic_store(&armed, 1);
 }
 
-/* A peer's end shows on the socket beside shared memory only to who looks there. */
-static int shared_fd(const rc_session_t *session)
+/* The end of a session's socket: of shared memory it tells that the peer is gone; another connection is
+ * made anew, so that it does not take a call to find out. 1 = it is over. */
+static int end_of_socket(rc_session_t *session)
 {
-    gb_link_t *link = gb_durable_link(session->stream);
-    return gb_link_is_shared(link) ? gb_link_fd(link) : -1;
+    if (!gb_durable_keeps(session->stream)) /* of other links who sends or receives finds out */
+        gb_link_peer_gone(gb_durable_link(session->stream));
+    else if (gb_durable_revive(session->stream) == GB_OK)
+        return 0;
+    else
+        rc_session_lose(session, gb_why());
+    return 1;
 }
 
 static void *progress(void *arg)
 {
     struct pollfd fds[RC_SESSIONS + 1];
-    int count = rc.session_count;
+    int over[RC_SESSIONS] = {0}, count = rc.session_count;
     (void)arg;
     prctl(PR_SET_NAME, "gable-flush");
     prctl(PR_SET_TIMERSLACK, 1000ul);
-    fds[0] = (struct pollfd){event, POLLIN, 0};
-    for (int i = 0; i < count; i++)
-        fds[i + 1] = (struct pollfd){shared_fd(rc.sessions[i]), POLLRDHUP, 0};
     while (atomic_load(&rc.phase) != RC_OVER) {
         uint64_t rings;
         if (atomic_load(&armed)) {
             send_old_batches();
             continue;
         }
+        fds[0] = (struct pollfd){event, POLLIN, 0};
+        for (int i = 0; i < count; i++) {
+            int fd = over[i] ? -1 : gb_durable_fd(rc.sessions[i]->stream);
+            fds[i + 1] = (struct pollfd){fd, POLLRDHUP, 0};
+        }
         if (poll(fds, (nfds_t)count + 1, -1) < 0)
             continue; /* no signal comes here; whatever it is, look again */
         if (fds[0].revents && read(event, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
             return NULL;
         for (int i = 0; i < count; i++)
-            if (fds[i + 1].revents) {
-                gb_link_peer_gone(gb_durable_link(rc.sessions[i]->stream));
-                fds[i + 1].fd = -1;
-            }
+            if (fds[i + 1].revents)
+                over[i] = end_of_socket(rc.sessions[i]);
     }
     return NULL;
 }

@@ -252,6 +252,7 @@ static gb_status_t serve(const options_t *o)
                                   .devices = boot.devices,
                                   .device_count = boot.device_count,
                                   .memory_quota = boot.memory_quota,
+                                  .reachable = !strcmp(driver.kind, "gable-cpu"),
                                   .used = report_used};
     st = px_session_run(&config, watched.stream);
     px_tenant_bound();

@@ -369,6 +369,15 @@ static void give(px_heap_t *heap, piece_t *piece)
     heap->pending_tail = &piece->next;
 }
 
+int px_heap_holds(px_heap_t *heap, uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&heap->lock);
+    gb_range_t *piece = gb_ranges_find(&heap->pieces, address);
+    int holds = piece && bytes <= piece->size - (address - piece->start);
+    pthread_mutex_unlock(&heap->lock);
+    return holds;
+}
+
 CUresult px_heap_give(px_heap_t *heap, uint64_t address)
 {
     pthread_mutex_lock(&heap->lock);

@@ -35,6 +35,9 @@ CUresult px_heap_take(px_heap_t *heap, uint64_t bytes, uint32_t owner, uint64_t 
 /* Frees the piece that starts at `address`. CUDA_ERROR_INVALID_VALUE if none does. */
 CUresult px_heap_give(px_heap_t *heap, uint64_t address);
 
+/* 1 if [address, address + bytes) lies in one piece that is handed out. */
+int px_heap_holds(px_heap_t *heap, uint64_t address, uint64_t bytes);
+
 /* Frees all that `owner` has. */
 void px_heap_give_all(px_heap_t *heap, uint32_t owner);
 

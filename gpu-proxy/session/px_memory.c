@@ -4,7 +4,10 @@
 
 #include "gpu-proxy/session/px_state.h"
 
-enum { FETCH_MOST = 64 << 10 }; /* bytes that the dispatcher copies to the client itself */
+enum {
+    FETCH_MOST = 64 << 10, /* bytes that the dispatcher copies to the client itself */
+    REACH_FROM = 16 << 10  /* bytes from which on a copy goes where it belongs at once, if it can */
+};
 
 uint64_t px_memory_used(px_session_t *s)
 {
@@ -83,6 +86,18 @@ CUresult px_do_cuMemGetInfo_v2(px_call_t *call)
     return CUDA_SUCCESS;
 }
 
+/* Where the bytes of a copy can go at once: device memory that this process reaches, with nothing before
+ * the copy that is still to be done. Nothing comes after it either while the dispatcher is here. */
+static uint8_t *reach(px_call_t *call, const px_wire_copy_t *copy, CUstream stream)
+{
+    px_heap_t *heap = heap_of(call);
+    if (!call->session->config->reachable || !heap || copy->size < REACH_FROM ||
+        !px_heap_holds(heap, copy->dst, copy->size) || call->cuda->cuStreamQuery(stream) ||
+        call->cuda->cuStreamQuery(NULL)) /* which stands for all that wait for each other */
+        return NULL;
+    return (uint8_t *)(uintptr_t)copy->dst;
+}
+
 /* px_wire_copy_t, then the bytes. Of a large piece only the beginning is here yet: the rest is received
  * straight into the staging memory, and always received, or the frames behind it would be lost. */
 CUresult px_do_cuMemcpyHtoDAsync_v2(px_call_t *call)
@@ -95,16 +110,20 @@ CUresult px_do_cuMemcpyHtoDAsync_v2(px_call_t *call)
     CUresult result = call->context ? call->bad : CUDA_ERROR_INVALID_CONTEXT;
     if (!result && (copy->size > call->frame.length - sizeof(*copy) || copy->size > PX_WIRE_PIECE))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (!result)
+    uint8_t *reached = result ? NULL : reach(call, copy, stream);
+    if (!result && !reached)
         result = px_staging_begin(staging, call->context, stream, copy->size, &at);
     if (result)
         return result; /* execute() receives the rest */
+    at = reached ? reached : at;
     memcpy(at, call->payload + sizeof(*copy), here < copy->size ? here : copy->size);
     if (here < copy->size &&
         gb_durable_recv(call->session->stream, at + here, copy->size - here) != GB_OK)
         return CUDA_ERROR_UNKNOWN; /* the link is lost, which the next receive finds */
     if (here < copy->size)
         call->here = sizeof(*copy) + (size_t)copy->size;
+    if (reached)
+        return CUDA_SUCCESS;
     return px_staging_commit(staging, call->context, stream, copy->dst, copy->size);
 }
 

@@ -12,11 +12,12 @@
 #include "gb_cuda_table.h"
 
 typedef struct {
-    const gb_cuda_table_t *driver;     /* not yet initialised: the session calls cuInit */
-    const char *driver_name;           /* "nvidia", "gable-cpu", "null": for logs */
-    const int *devices;                /* the driver's ordinals that the lease grants */
-    int device_count;                  /* 0: all that the driver has */
-    uint64_t memory_quota;             /* bytes on each device; 0 = none */
+    const gb_cuda_table_t *driver; /* not yet initialised: the session calls cuInit */
+    const char *driver_name;       /* "nvidia", "gable-cpu", "null": for logs */
+    const int *devices;            /* the driver's ordinals that the lease grants */
+    int device_count;              /* 0: all that the driver has */
+    uint64_t memory_quota;         /* bytes on each device; 0 = none */
+    int reachable; /* device memory can be written by this process, at the same addresses */
     void (*used)(void *arg, uint64_t); /* told the device memory held, bytes; may be NULL */
     void *used_arg;
 } px_session_config_t;

@@ -241,6 +241,29 @@ static void one_copy(void)
     copy_both_ways(5);
 }
 
+/* Queued launches, and then nothing is called while the line is cut: what was on its way must not be lost,
+ * and the session must not be given up. */
+static void queue_and_idle(void)
+{
+    float x[FLOATS], y[FLOATS], a = 1;
+    unsigned n = FLOATS;
+    CUdeviceptr dx, dy;
+    void *args[] = {&dy, &dx, &a, &n};
+    for (int i = 0; i < FLOATS; i++)
+        x[i] = 1;
+    MUST(cuda->cuMemAlloc_v2(&dx, sizeof(x)) == CUDA_SUCCESS);
+    MUST(cuda->cuMemAlloc_v2(&dy, sizeof(y)) == CUDA_SUCCESS);
+    MUST(cuda->cuMemcpyHtoD_v2(dx, x, sizeof(x)) == CUDA_SUCCESS);
+    MUST(cuda->cuMemsetD32_v2(dy, 0, FLOATS) == CUDA_SUCCESS);
+    for (int i = 0; i < LAUNCHES; i++)
+        MUST(cuda->cuLaunchKernel(saxpy, 2, 1, 1, FLOATS / 2, 1, 1, 0, NULL, args, NULL) ==
+             CUDA_SUCCESS);
+    poll(NULL, 0, 3000);
+    MUST(cuda->cuMemcpyDtoH_v2(y, dy, sizeof(y)) == CUDA_SUCCESS);
+    for (int i = 0; i < FLOATS; i++)
+        MUST(y[i] == (float)LAUNCHES);
+}
+
 static void cut_for_a_time(void (*change)(relay_t *, int), int ms, void (*body)(void), uint64_t at)
 {
     proxy_t proxy;
@@ -281,6 +304,7 @@ static void test_reset_within_the_grace(void **state)
     cut_for_a_time(relay_refuse, 500, one_copy, 10 * MIB);
     cut_for_a_time(relay_refuse, 500, one_copy, 30 * MIB);
     cut_for_a_time(relay_refuse, 500, launch_many, 300000);
+    cut_for_a_time(relay_refuse, 500, queue_and_idle, 800000);
 }
 
 /* ---- cut for good ---- */
