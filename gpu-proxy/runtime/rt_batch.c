@@ -23,6 +23,18 @@ cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs, con
                                                                attrsIdxs, numAttrs, stream));
 }
 
+_Static_assert(sizeof(struct cudaMemcpy3DBatchOp) == sizeof(CUDA_MEMCPY3D_BATCH_OP),
+               "operations are passed on as they come");
+
+cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, struct cudaMemcpy3DBatchOp *opList,
+                                   unsigned long long flags, cudaStream_t stream)
+{
+    int error = rt_enter();
+    return rt_result(error ? error
+                           : (int)rt_cu->cuMemcpy3DBatchAsync_v2(
+                                 numOps, (CUDA_MEMCPY3D_BATCH_OP *)(void *)opList, flags, stream));
+}
+
 cudaError_t cudaMemPrefetchBatchAsync(void **dptrs, size_t *sizes, size_t count,
                                       struct cudaMemLocation *prefetchLocs, size_t *prefetchLocIdxs,
                                       size_t numPrefetchLocs, unsigned long long flags,
