@@ -4,6 +4,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_graph_memory.h"
 #include "gpu-proxy/client/rc_pool.h"
 #include "gpu-proxy/client/rc_shared.h"
 
@@ -30,6 +31,7 @@ static void forget(rc_object_t *context)
     rc_blocks_drop(context);
     rc_textures_drop(context);
     rc_pool_forget_context(context);
+    rc_graph_memory_forget_context(context);
     rc_shared_drop(context);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gpu-proxy/client/rc_cell.h"
+#include "gpu-proxy/client/rc_graph_memory.h"
 #include "gpu-proxy/client/rc_host.h"
 
 enum { NOWHERE = UINT32_MAX };
@@ -149,7 +150,9 @@ static CUresult send_graph(rc_call_t *call, rc_exec_t *exec, rc_node_t **where)
     w->call = call;
     w->of = exec;
     w->exec = exec->object->number;
-    uint64_t args[3] = {w->exec, 0, exec->flags};
+    /* What launches do to memory is settled here. */
+    uint64_t args[3] = {w->exec, 0,
+                        exec->flags & ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
     CUresult result = put_graph(w, exec->graph, NOWHERE);
     args[1] = w->count;
     if (!result) {
@@ -164,6 +167,53 @@ static CUresult send_graph(rc_call_t *call, rc_exec_t *exec, rc_node_t **where)
     if (!result)
         exec->session = call->session;
     return result;
+}
+
+/* ---- memory of graphs ---- */
+
+typedef struct rc_memory_steps {
+    size_t count,
+        instances; /* the first `instances` have been looked at when it was instantiated */
+    rc_memory_step_t steps[];
+} steps_t;
+
+/* In the order of the launch; an allocation is for one executable graph at a time. Graphs with memory are no
+ * children. */
+static CUresult take_memory(rc_exec_t *exec)
+{
+    size_t n = exec->graph->nodes.count;
+    if (!rc_graph_has_memory(exec->graph))
+        return CUDA_SUCCESS;
+    steps_t *steps = calloc(1, sizeof(*steps) + n * sizeof(steps->steps[0]));
+    rc_node_t **order = malloc((n + 1) * sizeof(*order));
+    exec->steps = steps;
+    if (!steps || !order) {
+        free(order);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    rc_graph_order(exec->graph, order);
+    for (size_t i = 0; i < n; i++) {
+        const rc_work_t *work = &order[i]->work;
+        if (work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || work->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+            steps->steps[steps->count++] =
+                (rc_memory_step_t){work->memory, work->type == CU_GRAPH_NODE_TYPE_MEM_FREE};
+    }
+    free(order);
+    for (; steps->instances < steps->count; steps->instances++) {
+        const rc_memory_step_t *step = &steps->steps[steps->instances];
+        if (!step->frees && step->memory->instances)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        step->memory->instances += !step->frees;
+    }
+    return CUDA_SUCCESS;
+}
+
+static void drop_memory(rc_exec_t *exec)
+{
+    for (size_t i = 0; exec->steps && i < exec->steps->instances; i++)
+        if (!exec->steps->steps[i].frees)
+            exec->steps->steps[i].memory->instances--;
+    free(exec->steps);
 }
 
 /* ---- beginning and end ---- */
@@ -227,6 +277,8 @@ CUresult rc_exec_open(rc_call_t *call, const rc_graph_t *graph, uint64_t flags, 
     if (!result)
         result = find_context(made->graph, &made->context, &id);
     if (!result)
+        result = take_memory(made);
+    if (!result)
         result = open_at(call, made, &where);
     if (where)
         id = where->id;
@@ -254,6 +306,7 @@ CUresult rc_exec_free(rc_call_t *call, rc_exec_t *exec, int tell)
 {
     rc_cells_t *cells = exec->cells;
     CUresult result = CUDA_SUCCESS;
+    drop_memory(exec);
     if (exec->graph)
         rc_graph_end(exec->graph);
     if (tell && exec->session && !cells) {
@@ -305,7 +358,13 @@ static CUresult push_cells(const rc_graph_t *graph)
 CUresult rc_exec_launch(rc_call_t *call, rc_exec_t *exec, uint64_t stream)
 {
     uint64_t args[2] = {exec->object->number, stream};
-    CUresult result = exec->hosted ? push_cells(exec->graph) : CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS;
+    if (exec->steps)
+        result = rc_graph_memory_launch(
+            exec->steps->steps, exec->steps->count,
+            (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
+    if (!result && exec->hosted)
+        result = push_cells(exec->graph);
     if (!result && exec->hosted)
         result = rc_host_expect(call->session, exec->hosted);
     return result ? result : rc_post(call, GB_OP_cuGraphLaunch, args, 2);
@@ -386,6 +445,10 @@ static CUgraphExecUpdateResult compare_nodes(const rc_node_t *is, const rc_node_
     for (size_t k = 0; k < is->after.count; k++)
         if (is->after.nodes[k]->index != new->after.nodes[k]->index)
             return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    if ((is->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+         is->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) &&
+        is->work.memory != new->work.memory)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     if (is->work.context != new->work.context)
         return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;

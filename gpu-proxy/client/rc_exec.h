@@ -8,11 +8,12 @@
 typedef struct rc_exec {
     rc_object_t *object;
     uint64_t flags;
-    rc_graph_t *graph;      /* its nodes have positions */
-    CUcontext context;      /* of its nodes; NULL: none needs one */
-    rc_session_t *session;  /* that has it; NULL: none yet, for a graph without a context */
-    uint32_t hosted;        /* nodes whose work is the client's */
-    struct rc_cells *cells; /* of those; NULL: none */
+    rc_graph_t *graph;             /* its nodes have positions */
+    CUcontext context;             /* of its nodes; NULL: none needs one */
+    rc_session_t *session;         /* that has it; NULL: none yet, for a graph without a context */
+    uint32_t hosted;               /* nodes whose work is the client's */
+    struct rc_memory_steps *steps; /* what a launch does to memory of graphs; NULL: nothing */
+    struct rc_cells *cells;        /* of those; NULL: none */
 } rc_exec_t;
 
 /* Copies the graph and sends it to the session of its context, whose answer is awaited. *bad (may be

@@ -147,10 +147,33 @@ static int link_nodes(rc_node_t *from, rc_node_t *to)
     return 0;
 }
 
+int rc_graph_has_memory(const rc_graph_t *graph)
+{
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        CUgraphNodeType type = graph->nodes.nodes[i]->work.type;
+        if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+            return 1;
+    }
+    return 0;
+}
+
+/* A graph frees a memory once. */
+static CUresult check_free(const rc_graph_t *graph, const rc_work_t *work)
+{
+    for (size_t i = 0; work->type == CU_GRAPH_NODE_TYPE_MEM_FREE && i < graph->nodes.count; i++) {
+        const rc_work_t *other = &graph->nodes.nodes[i]->work;
+        if (other->type == CU_GRAPH_NODE_TYPE_MEM_FREE && other->memory == work->memory)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult rc_graph_add(rc_graph_t *graph, rc_work_t *work, rc_node_t *const *after, size_t count,
                       int visible, rc_node_t **node)
 {
     CUresult result = check_dependencies(graph, after, count);
+    if (!result)
+        result = check_free(graph, work);
     rc_node_t *made = result ? NULL : calloc(1, sizeof(*made));
     if (!made) {
         rc_work_drop(work);

@@ -89,6 +89,9 @@ CUresult rc_graph_disconnect(rc_node_t *from, rc_node_t *to);
 /* A deep copy, whose nodes keep index and id; handles if `visible`. */
 CUresult rc_graph_clone(const rc_graph_t *graph, int visible, rc_graph_t **copy);
 
+/* A graph that allocates or frees memory stays as it is. */
+int rc_graph_has_memory(const rc_graph_t *graph);
+
 /* The node of that id, in child graphs too if `deep`; or NULL. */
 rc_node_t *rc_graph_find(const rc_graph_t *graph, uint64_t id, int deep);
 

@@ -44,7 +44,9 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
         return result;
     result = rc_graph_get(originalGraph, &graph);
     if (!result)
-        result = phGraphClone ? rc_graph_clone(graph, 1, &copy) : CUDA_ERROR_INVALID_VALUE;
+        result = !phGraphClone                ? CUDA_ERROR_INVALID_VALUE
+                 : rc_graph_has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED
+                                              : rc_graph_clone(graph, 1, &copy);
     if (!result)
         *phGraphClone = rc_handle(copy->object);
     return rc_graph_leave(result);
@@ -211,11 +213,17 @@ CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, cons
     return change_edges(hGraph, from, to, edgeData, numDependencies, rc_graph_connect);
 }
 
+static CUresult disconnect(rc_node_t *from, rc_node_t *to)
+{
+    return rc_graph_has_memory(from->graph) ? CUDA_ERROR_NOT_SUPPORTED
+                                            : rc_graph_disconnect(from, to);
+}
+
 CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
                                       const CUgraphNode *to, const CUgraphEdgeData *edgeData,
                                       size_t numDependencies)
 {
-    return change_edges(hGraph, from, to, edgeData, numDependencies, rc_graph_disconnect);
+    return change_edges(hGraph, from, to, edgeData, numDependencies, disconnect);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode)
@@ -225,6 +233,8 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode)
     if (result)
         return result;
     result = rc_node_get(hNode, &node);
+    if (!result && rc_graph_has_memory(node->graph))
+        result = CUDA_ERROR_NOT_SUPPORTED;
     if (!result)
         rc_graph_remove(node);
     return rc_graph_leave(result);
@@ -263,6 +273,8 @@ static const char *const type_names[] = {
     [CU_GRAPH_NODE_TYPE_WAIT_EVENT] = "WAIT_EVENT",
     [CU_GRAPH_NODE_TYPE_EVENT_RECORD] = "EVENT_RECORD",
     [CU_GRAPH_NODE_TYPE_BATCH_MEM_OP] = "BATCH_MEM_OP",
+    [CU_GRAPH_NODE_TYPE_MEM_ALLOC] = "MEM_ALLOC",
+    [CU_GRAPH_NODE_TYPE_MEM_FREE] = "MEM_FREE",
 };
 
 static const char *kernel_name(const rc_work_t *work)

@@ -355,6 +355,8 @@ static CUresult make_child(CUgraph handle, rc_work_t *work)
         return result;
     rc_work_empty(work);
     result = rc_graph_get(handle, &graph);
+    if (!result && rc_graph_has_memory(graph))
+        result = CUDA_ERROR_NOT_SUPPORTED;
     if (!result)
         result = rc_graph_clone(graph, 1, &work->child);
     if (!result) {
@@ -542,7 +544,7 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
 
 /* ---- any kind ---- */
 
-static CUresult make_any(rc_call_t *call, const CUgraphNodeParams *p, rc_work_t *work)
+static CUresult make_any(rc_call_t *call, CUgraphNodeParams *p, rc_work_t *work)
 {
     CUresult result = rc_begin(call);
     if (result || !p)
@@ -579,6 +581,17 @@ static CUresult make_any(rc_call_t *call, const CUgraphNodeParams *p, rc_work_t 
                                                 p->memOp.flags};
         return rc_work_values(call, &values, work);
     }
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        _Static_assert(sizeof(alloc) == sizeof(p->alloc), "the same under two names");
+        memcpy(&alloc, &p->alloc, sizeof(alloc));
+        result = rc_work_mem_alloc(call, &alloc, work);
+        p->alloc.dptr = result ? p->alloc.dptr : alloc.dptr;
+        return result;
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        rc_graph_lock();
+        return rc_graph_leave(rc_work_mem_free(p->free.dptr, work));
     default:
         return (unsigned)p->type > CU_GRAPH_NODE_TYPE_CONDITIONAL ? CUDA_ERROR_INVALID_VALUE
                                                                   : CUDA_ERROR_NOT_SUPPORTED;
@@ -596,10 +609,18 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                phGraphNode);
 }
 
+/* What these do is settled when they are made. */
+static int is_memory(const CUgraphNodeParams *p)
+{
+    return p && (p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || p->type == CU_GRAPH_NODE_TYPE_MEM_FREE);
+}
+
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     rc_call_t call;
     rc_work_t work;
+    if (is_memory(nodeParams))
+        return CUDA_ERROR_NOT_SUPPORTED;
     return set(make_any(&call, nodeParams, &work), &work, hNode);
 }
 
@@ -608,6 +629,8 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 {
     rc_call_t call;
     rc_work_t work;
+    if (is_memory(nodeParams))
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
         return set_child(hGraphExec, hNode, nodeParams->graph.graph);
     return set_exec(make_any(&call, nodeParams, &work), &call, &work, hGraphExec, hNode);

@@ -5,6 +5,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_box.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_graph_memory.h"
 #include "gpu-proxy/client/rc_pool.h"
 #include "gpu-proxy/client/rc_shared.h"
 
@@ -62,6 +63,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return result;
     if (rc_block_take(RC_BLOCK_MANAGED, dptr, &block))
         return rc_shared_release(&block);
+    if (rc_graph_memory_free(dptr, &result))
+        return result;
     if (!rc_block_take(RC_BLOCK_DEVICE, dptr, &block))
         return CUDA_ERROR_INVALID_VALUE;
     if (block.arena) { /* it is used again when the whole device has come past this point */

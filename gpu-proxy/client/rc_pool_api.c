@@ -1,31 +1,54 @@
 /* Memory pools and stream-ordered allocation. */
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_graph_memory.h"
 #include "gpu-proxy/client/rc_pool.h"
 
-/* The call's stream; a captured allocation would be a node, which graphs do not have here. */
-static CUresult enter(CUstream handle, rc_call_t *call)
+/* The call's stream, and whether it is captured. */
+static CUresult enter(CUstream handle, rc_call_t *call, int *captured)
 {
     uint64_t wire;
-    int captured;
     CUresult result = rc_begin_in_context(call);
     if (!result)
         result = rc_use_stream(call, handle, &wire);
+    return result ? result : rc_capture_enter(call, captured);
+}
+
+/* A captured allocation is a node of the graph, and its memory the graph's. */
+static CUresult capture_alloc(rc_call_t *call, const rc_pool_t *pool, size_t bytes,
+                              uint64_t *address)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {CU_MEM_LOCATION_TYPE_DEVICE,
+                                   (int)(rc_pool_device(pool) - rc.devices)}},
+        .bytesize = bytes};
+    rc_work_t work;
+    CUresult result = rc_work_mem_alloc(call, &params, &work);
     if (!result)
-        result = rc_capture_enter(call, &captured);
-    if (!result && captured) {
-        rc_capture_refuse(call);
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    }
+        result = rc_capture_work(call, &work);
+    if (!result)
+        *address = params.dptr;
     return result;
 }
 
-static CUresult alloc(rc_call_t *call, rc_pool_t *pool, size_t bytes, CUdeviceptr *dptr)
+/* Only memory of graphs can be freed by one. */
+static CUresult capture_free(rc_call_t *call, CUdeviceptr dptr)
+{
+    rc_work_t work;
+    rc_graph_lock();
+    CUresult result = rc_graph_leave(rc_work_mem_free(dptr, &work));
+    return result ? result : rc_capture_work(call, &work);
+}
+
+static CUresult alloc(rc_call_t *call, int captured, rc_pool_t *pool, size_t bytes,
+                      CUdeviceptr *dptr)
 {
     uint64_t address;
     if (!dptr || !bytes || rc_pool_device(pool) != call->stream_context->context_.device)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = rc_pool_alloc(call, pool, bytes, &address);
+    CUresult result = captured ? capture_alloc(call, pool, bytes, &address)
+                               : rc_pool_alloc(call, pool, bytes, &address);
     if (!result)
         *dptr = address;
     return result;
@@ -35,10 +58,11 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     rc_call_t call;
     rc_pool_t *pool;
-    CUresult result = enter(hStream, &call);
+    int captured;
+    CUresult result = enter(hStream, &call, &captured);
     if (!result)
         result = rc_pool_current(call.stream_context->context_.device, &pool);
-    return result ? result : alloc(&call, pool, bytesize, dptr);
+    return result ? result : alloc(&call, captured, pool, bytesize, dptr);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -46,10 +70,11 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 {
     rc_call_t call;
     rc_pool_t *found;
-    CUresult result = enter(hStream, &call);
+    int captured;
+    CUresult result = enter(hStream, &call, &captured);
     if (!result)
         result = rc_pool_get(pool, &found);
-    return result ? result : alloc(&call, found, bytesize, dptr);
+    return result ? result : alloc(&call, captured, found, bytesize, dptr);
 }
 
 /* Memory of no pool is freed by the session, behind all work that was queued before. */
@@ -57,8 +82,13 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     rc_call_t call;
     rc_block_t block;
-    CUresult result = enter(hStream, &call);
+    int captured;
+    CUresult result = enter(hStream, &call, &captured);
     if (result)
+        return result;
+    if (captured)
+        return capture_free(&call, dptr);
+    if (rc_graph_memory_free(dptr, &result))
         return result;
     if (!rc_block_take(RC_BLOCK_DEVICE, dptr, &block))
         return CUDA_ERROR_INVALID_VALUE;

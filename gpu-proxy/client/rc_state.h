@@ -314,6 +314,7 @@ typedef enum {
     RC_BLOCK_GLOBAL = 4,
     RC_BLOCK_MANAGED = 8,
     RC_BLOCK_REGISTERED = 16,
+    RC_BLOCK_GRAPH = 64,  /* allocated by graphs (rc_graph_memory.h) */
     RC_BLOCK_VIRTUAL = 32 /* mapped by the program: of no context; neighbours are one memory */
 } rc_block_kind_t;
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gpu-proxy/client/rc_graph.h"
+#include "gpu-proxy/client/rc_graph_memory.h"
 #include "gpu-proxy/client/rc_launch.h"
 
 void rc_work_empty(rc_work_t *work)
@@ -349,6 +350,30 @@ static void encode_values(const rc_values_work_t *values, px_wire_value_t *wire)
     }
 }
 
+/* ---- memory ---- */
+
+CUresult rc_work_mem_alloc(rc_call_t *call, CUDA_MEM_ALLOC_NODE_PARAMS *params, rc_work_t *work)
+{
+    rc_graph_memory_t *memory;
+    CUresult result = rc_graph_memory_make(call, params, &memory);
+    if (result)
+        return result;
+    begin(work, CU_GRAPH_NODE_TYPE_MEM_ALLOC, NULL);
+    work->memory = memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult rc_work_mem_free(uint64_t address, rc_work_t *work)
+{
+    rc_graph_memory_t *memory = rc_graph_memory_at(address);
+    if (!memory)
+        return CUDA_ERROR_INVALID_VALUE;
+    begin(work, CU_GRAPH_NODE_TYPE_MEM_FREE, NULL);
+    work->memory = memory;
+    memory->refs++;
+    return CUDA_SUCCESS;
+}
+
 /* ---- all ---- */
 
 CUresult rc_work_clone(const rc_work_t *work, rc_work_t *copy)
@@ -371,6 +396,10 @@ CUresult rc_work_clone(const rc_work_t *work, rc_work_t *copy)
                    work->values.count * sizeof(*made.values.ops));
         else
             result = CUDA_ERROR_OUT_OF_MEMORY;
+        break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        work->memory->refs++;
         break;
     default:
         break;
@@ -397,6 +426,9 @@ void rc_work_drop(rc_work_t *work)
         rc_graph_end(work->child);
     } else if (work->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
         free(work->values.ops);
+    } else if (work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+               work->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+        rc_graph_memory_put(work->memory);
     }
     rc_work_empty(work);
 }
@@ -472,6 +504,10 @@ CUresult rc_work_encode(const rc_work_t *work, uint64_t token, rc_work_body_t *b
         encode_values(&work->values, body->values);
         body->head = body->values;
         body->head_size = work->values.count * sizeof(*body->values);
+        return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* the launch sees to it */
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        body->type = CU_GRAPH_NODE_TYPE_EMPTY;
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return CUDA_SUCCESS;

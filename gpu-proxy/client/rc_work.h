@@ -34,6 +34,7 @@ typedef struct {
         CUDA_HOST_NODE_PARAMS host;
         rc_graph_t *child; /* nobody else's */
         CUevent event;
+        struct rc_graph_memory *memory; /* referenced */
         rc_values_work_t values;
     };
 } rc_work_t;
@@ -50,18 +51,22 @@ CUresult rc_work_event(CUgraphNodeType type, CUevent event, rc_work_t *work);
 CUresult rc_work_values(rc_call_t *call, const CUDA_BATCH_MEM_OP_NODE_PARAMS *values,
                         rc_work_t *work);
 void rc_work_empty(rc_work_t *work);
+/* Asks the session for the memory; params->dptr is where it lies. */
+CUresult rc_work_mem_alloc(rc_call_t *call, CUDA_MEM_ALLOC_NODE_PARAMS *params, rc_work_t *work);
+/* With rc_graph_lock held. CUDA_ERROR_INVALID_VALUE: no graph's memory begins there. */
+CUresult rc_work_mem_free(uint64_t address, rc_work_t *work);
 
 /* A launch that has been checked and packed: for capture. */
 CUresult rc_work_launch(rc_object_t *context, const rc_function_t *function,
                         const px_wire_launch_t *launch, const void *params, rc_work_t *work);
 
-/* A copy of it; child graphs are cloned, for which rc_graph_lock must be held. */
+/* A copy of it; child graphs are cloned. With rc_graph_lock held. */
 CUresult rc_work_clone(const rc_work_t *work, rc_work_t *copy);
 
 /* Attributes that a kernel's parameters do not have stay as they are when those are set anew. */
 void rc_work_keep_attributes(rc_work_t *work, const rc_work_t *old);
 
-/* Drops what it owns. With rc_graph_lock held if it is a child graph. */
+/* Drops what it owns. With rc_graph_lock held if it is a child graph, or memory. */
 void rc_work_drop(rc_work_t *work);
 
 /* Do both do the same? Child graphs are not for this. */
