@@ -4,6 +4,7 @@
 
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_mirror.h"
 #include "gpu-proxy/client/rc_shared.h"
 
 /* Nothing may use it any more, at the session either, before its pages are used again. */
@@ -80,8 +81,15 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     if (result)
         return result;
     uint64_t address = (uint64_t)(uintptr_t)p;
-    if (!pdptr || Flags || !rc_block_find(address, &block) || block.kind != RC_BLOCK_HOST)
+    if (!pdptr || Flags || !rc_block_find(address, &block) ||
+        (block.kind != RC_BLOCK_HOST && block.kind != RC_BLOCK_REGISTERED))
         return CUDA_ERROR_INVALID_VALUE;
+    if (block.kind == RC_BLOCK_REGISTERED) {
+        result = rc_mirror_open(&call, &block, pdptr);
+        if (!result)
+            *pdptr += address - block.range.start;
+        return result;
+    }
     result = rc_shared_open(address);
     if (!result)
         *pdptr = address;
@@ -114,8 +122,8 @@ static int is_mapped(uint64_t base, uint64_t bytes)
     return 1;
 }
 
-/* Nothing is locked: copies read the program's memory here anyway. Kernels do not reach it, which
- * cuDeviceGetAttribute says (docs/remoting.md tells why). */
+/* Nothing is locked: copies read the program's memory here anyway. Kernels reach a copy of it once its device
+ * address is asked for. */
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     rc_call_t call;
@@ -141,7 +149,7 @@ CUresult cuMemHostUnregister(void *p)
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     return rc_block_take(RC_BLOCK_REGISTERED, (uint64_t)(uintptr_t)p, &block)
-               ? CUDA_SUCCESS
+               ? rc_mirror_close(&block)
                : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/core/gb_log.h"
 #include "gpu-proxy/client/rc_fault.h"
+#include "gpu-proxy/client/rc_mirror.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -378,6 +379,7 @@ void rc_shared_drop(const rc_object_t *context)
 {
     if (!zone.size)
         return;
+    rc_mirror_drop(context);
     pthread_mutex_lock(&zone.lock);
     for (gb_range_t *node = gb_ranges_above(&zone.blocks, 0); node;) {
         uint64_t at = node->start;
@@ -546,6 +548,8 @@ void rc_shared_before(rc_session_t *session, rc_lane_t *lane, uint16_t op)
     if (atomic_load(&zone.here) && kind != OP_OTHER &&
         atomic_load(&session->work) != atomic_load(&session->work_done))
         give_all(session, lane);
+    if (kind != OP_OTHER && atomic_load(&session->work) != atomic_load(&session->work_done))
+        rc_mirror_send(session, lane);
 }
 
 void rc_shared_after(rc_session_t *session, uint16_t op, CUresult result)
@@ -558,6 +562,7 @@ void rc_shared_after(rc_session_t *session, uint16_t op, CUresult result)
     /* What was touched meanwhile may be older than what the device has written since. */
     if (atomic_load(&zone.here))
         give_all(session, rc_lane());
+    rc_mirror_fetch(session, rc_lane());
     if (op == GB_OP_cuCtxSynchronize)
         atomic_store(&session->work_done, work);
 }

@@ -354,7 +354,13 @@ static void kernels_reach_host_memory_that_is_known(void **state)
     at = (CUdeviceptr)pinned;
     OK(cu->cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
     OK(cu->cuMemHostRegister_v2(registered, sizeof(registered), 0));
-    at = (CUdeviceptr)&registered[1023];
+    int same; /* are the program's own addresses the device's? */
+    OK(cu->cuDeviceGetAttribute(&same, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+                                0));
+    assert_true(same || device_is_remote());
+    OK(cu->cuMemHostGetDevicePointer_v2(&at, &registered[1023], 0));
+    if (same)
+        assert_int_equal(at, (CUdeviceptr)&registered[1023]);
     OK(cu->cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
     OK(cu->cuCtxSynchronize_v2(NULL));
     assert_int_equal(*pinned, 33);
