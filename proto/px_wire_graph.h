@@ -36,6 +36,9 @@ typedef struct {
     uint64_t dst, dst_pitch, dst_height;
     uint64_t src, src_pitch, src_height;
     uint64_t width, height, depth;
+    uint64_t dst_array,
+        src_array; /* numbers of arrays that are sides in place of memory; 0: none */
+    uint64_t dst_at[3], src_at[3]; /* where in those: bytes, rows, layers */
     uint64_t side;
     uint64_t token;
 } px_wire_graph_copy_t;

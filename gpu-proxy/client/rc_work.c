@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_graph.h"
 #include "gpu-proxy/client/rc_graph_memory.h"
 #include "gpu-proxy/client/rc_launch.h"
@@ -111,13 +112,32 @@ typedef struct {
     CUmemorytype type;
     uint64_t base;
     size_t x, y, z, pitch, height;
-    uint64_t first; /* address of the first byte */
+    CUarray handle;
+    uint64_t first;     /* address of the first byte */
+    rc_object_t *array; /* or the array, which x, y and z are in */
 } side_t;
+
+/* Whole texels inside the array. */
+static CUresult place_in_array(side_t *side, const CUDA_MEMCPY3D *c)
+{
+    side->array = rc_object_get(RC_ARRAY, side->handle);
+    if (!side->array)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const CUDA_ARRAY3D_DESCRIPTOR *d = &side->array->array.descriptor;
+    uint64_t texel = rc_texel_bytes(d->Format, d->NumChannels), row = d->Width * texel;
+    uint64_t height = d->Height ? d->Height : 1, depth = d->Depth ? d->Depth : 1;
+    if (texel == 0) /* a format that only the driver knows */
+        return CUDA_SUCCESS;
+    int inside = side->x % texel == 0 && c->WidthInBytes % texel == 0 && side->x <= row &&
+                 c->WidthInBytes <= row - side->x && side->y <= height &&
+                 c->Height <= height - side->y && side->z <= depth && c->Depth <= depth - side->z;
+    return inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 
 static CUresult place(side_t *side, const CUDA_MEMCPY3D *c)
 {
     if (side->type == CU_MEMORYTYPE_ARRAY)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return place_in_array(side, c);
     if (side->type != CU_MEMORYTYPE_HOST && side->type != CU_MEMORYTYPE_DEVICE &&
         side->type != CU_MEMORYTYPE_UNIFIED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -154,7 +174,9 @@ static CUresult place_both(const CUDA_MEMCPY3D *c, side_t *dst, side_t *src)
                     c->dstZ,
                     c->dstPitch,
                     c->dstHeight,
-                    0};
+                    c->dstArray,
+                    0,
+                    NULL};
     *src = (side_t){c->srcMemoryType,
                     c->srcMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)c->srcHost
                                                            : c->srcDevice,
@@ -163,7 +185,9 @@ static CUresult place_both(const CUDA_MEMCPY3D *c, side_t *dst, side_t *src)
                     c->srcZ,
                     c->srcPitch,
                     c->srcHeight,
-                    0};
+                    c->srcArray,
+                    0,
+                    NULL};
     CUresult result = place(dst, c);
     return result ? result : place(src, c);
 }
@@ -199,6 +223,10 @@ CUresult rc_work_sides(const rc_work_t *work, rc_copy_sides_t *out)
                              .width = nothing ? 0 : c->WidthInBytes,
                              .height = c->Height,
                              .depth = c->Depth,
+                             .dst_array = dst.array ? dst.array->number : 0,
+                             .src_array = src.array ? src.array->number : 0,
+                             .dst_at = {dst.x, dst.y, dst.z},
+                             .src_at = {src.x, src.y, src.z},
                              .dst_host = !nothing && dst.type == CU_MEMORYTYPE_HOST,
                              .src_host = !nothing && src.type == CU_MEMORYTYPE_HOST};
     return CUDA_SUCCESS;
@@ -226,6 +254,10 @@ static CUresult encode_copy(const rc_work_t *work, uint64_t token, rc_work_body_
                                         .width = c.width,
                                         .height = c.height,
                                         .depth = c.depth,
+                                        .dst_array = c.dst_array,
+                                        .src_array = c.src_array,
+                                        .dst_at = {c.dst_at[0], c.dst_at[1], c.dst_at[2]},
+                                        .src_at = {c.src_at[0], c.src_at[1], c.src_at[2]},
                                         .side = c.dst_host   ? PX_WIRE_TO_CLIENT
                                                 : c.src_host ? PX_WIRE_FROM_CLIENT
                                                              : PX_WIRE_NO_CLIENT,

@@ -77,6 +77,8 @@ typedef struct {
     uint64_t dst, dst_pitch, dst_height;
     uint64_t src, src_pitch, src_height;
     uint64_t width, height, depth; /* bytes, rows, layers; a width of 0 is nothing to copy */
+    uint64_t dst_array, src_array; /* numbers of arrays that are sides; 0: none */
+    uint64_t dst_at[3], src_at[3]; /* where in those: bytes, rows, layers */
     int dst_host, src_host;
 } rc_copy_sides_t;
 

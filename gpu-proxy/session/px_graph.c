@@ -164,8 +164,16 @@ static CUresult make_buffer(px_graph_t *graph, slot_t *slot, const px_wire_graph
     return CUDA_SUCCESS;
 }
 
-static CUresult decode_copy(px_graph_t *graph, slot_t *slot, const px_wire_node_t *node,
-                            const uint8_t *body, decoded_t *d)
+/* A side that is an array. */
+static CUresult use_array(px_call_t *call, uint64_t number, CUmemorytype *type, CUarray *array)
+{
+    *array = px_object_get(call->session, PX_ARRAY, number);
+    *type = CU_MEMORYTYPE_ARRAY;
+    return *array ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult decode_copy(px_call_t *call, px_graph_t *graph, slot_t *slot,
+                            const px_wire_node_t *node, const uint8_t *body, decoded_t *d)
 {
     const px_wire_graph_copy_t *c = (const void *)body;
     if (node->body < sizeof(*c) || c->side > PX_WIRE_FROM_CLIENT)
@@ -197,7 +205,19 @@ static CUresult decode_copy(px_graph_t *graph, slot_t *slot, const px_wire_node_
         copy->srcPitch = c->width;
         copy->srcHeight = c->height;
     }
-    return CUDA_SUCCESS;
+    if (c->dst_array) {
+        result = use_array(call, c->dst_array, &copy->dstMemoryType, &copy->dstArray);
+        copy->dstXInBytes = c->dst_at[0];
+        copy->dstY = c->dst_at[1];
+        copy->dstZ = c->dst_at[2];
+    }
+    if (!result && c->src_array) {
+        result = use_array(call, c->src_array, &copy->srcMemoryType, &copy->srcArray);
+        copy->srcXInBytes = c->src_at[0];
+        copy->srcY = c->src_at[1];
+        copy->srcZ = c->src_at[2];
+    }
+    return result;
 }
 
 static CUresult decode_fill(const px_wire_node_t *node, const uint8_t *body, decoded_t *d)
@@ -260,7 +280,7 @@ static CUresult decode(px_call_t *call, px_graph_t *graph, slot_t *slot, const p
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return decode_kernel(call, node, body, d);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return decode_copy(graph, slot, node, body, d);
+        return decode_copy(call, graph, slot, node, body, d);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         return decode_fill(node, body, d);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:

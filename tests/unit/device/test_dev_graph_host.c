@@ -335,6 +335,75 @@ static void captured_copies(void **state)
     OK(cu->cuStreamDestroy_v2(stream));
 }
 
+/* Copies from the program to an array, between arrays and back, by nodes and captured. */
+static void arrays(void **state)
+{
+    enum { W = 12, H = 5 };
+    CUarray a, b;
+    CUDA_ARRAY_DESCRIPTOR shape = {W, H, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+    uint32_t in[H][W], out[H][W];
+    CUgraph graph;
+    CUgraphNode up, over;
+    CUgraphExec exec;
+    CUstream stream;
+    (void)state;
+    OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cu->cuArrayCreate_v2(&a, &shape));
+    OK(cu->cuArrayCreate_v2(&b, &shape));
+    for (uint32_t y = 0; y < H; y++)
+        for (uint32_t x = 0; x < W; x++)
+            in[y][x] = 100 * y + x;
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = in,
+                          .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .dstArray = a,
+                          .WidthInBytes = W * 4,
+                          .Height = H,
+                          .Depth = 1};
+    OK(cu->cuGraphCreate(&graph, 0));
+    OK(cu->cuGraphAddMemcpyNode(&up, graph, NULL, 0, &copy, NULL));
+    copy = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                           .srcArray = a,
+                           .srcXInBytes = 4,
+                           .srcY = 1,
+                           .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                           .dstArray = b,
+                           .dstXInBytes = 8,
+                           .dstY = 2,
+                           .WidthInBytes = (W - 3) * 4,
+                           .Height = H - 2,
+                           .Depth = 1};
+    OK(cu->cuGraphAddMemcpyNode(&over, graph, &up, 1, &copy, NULL));
+    copy.WidthInBytes = W * 4;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuGraphAddMemcpyNode(&over, graph, &up, 1, &copy, NULL));
+    OK(cu->cuStreamBeginCaptureToGraph(stream, graph, &over, NULL, 1,
+                                       CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUDA_MEMCPY2D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .srcArray = b,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = out,
+                          .dstPitch = W * 4,
+                          .WidthInBytes = W * 4,
+                          .Height = H};
+    OK(cu->cuMemcpy2DAsync_v2(&down, stream));
+    OK(cu->cuStreamEndCapture(stream, &graph));
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int round = 0; round < 2; round++) {
+        memset(out, 0, sizeof(out));
+        in[1][1] += 1000;
+        OK(cu->cuGraphLaunch(exec, stream));
+        OK(cu->cuStreamSynchronize(stream));
+        for (uint32_t y = 2; y < H; y++)
+            for (uint32_t x = 2; x < W - 1; x++)
+                assert_int_equal(out[y][x], in[y - 1][x - 1]);
+    }
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuGraphDestroy(graph));
+    OK(cu->cuArrayDestroy(a));
+    OK(cu->cuArrayDestroy(b));
+    OK(cu->cuStreamDestroy_v2(stream));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +413,7 @@ int main(void)
         IN_CONTEXT(launches_outlive_their_graph),
         IN_CONTEXT(functions_alone),
         IN_CONTEXT(captured_copies),
+        IN_CONTEXT(arrays),
     };
     return cmocka_run_group_tests(tests, device_setup, NULL);
 }

@@ -117,7 +117,7 @@ static void expect_sound(void)
 typedef struct {
     px_wire_node_t node;
     uint32_t deps[8];
-    uint64_t body[16];
+    uint64_t body[32];
 } node_frame_t;
 
 static node_frame_t empty_node(uint32_t position)
