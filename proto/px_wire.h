@@ -75,7 +75,8 @@ typedef struct {
     uint32_t version;
     uint32_t device_count;
     int32_t driver_version;
-    uint32_t reserved;
+    uint32_t
+        timeout_ms; /* of silence after which the session ends: the client pings three times in it */
 } px_wire_welcome_t;
 
 typedef struct {

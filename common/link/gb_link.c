@@ -561,6 +561,14 @@ int gb_link_has_pending(gb_link_t *link)
     return link->head != link->tail || link->ops->pending(link);
 }
 
+int gb_link_has_input(gb_link_t *link)
+{
+    uint8_t byte;
+    if (link->shm)
+        return gb_shm_has_input(link);
+    return recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 /* ---- waiting ---- */
 
 /* Shared memory has no descriptor that could be waited for beside another one. */

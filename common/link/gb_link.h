@@ -108,6 +108,9 @@ gb_status_t gb_link_recv(gb_link_t *link, void *buffer, size_t size, uint64_t de
 /* Bytes are already here: do not sleep in poll() before having received them. Receiver's thread. */
 int gb_link_has_pending(gb_link_t *link);
 
+/* Bytes wait to be received; for watchers of any thread. */
+int gb_link_has_input(gb_link_t *link);
+
 /* ---- waiting ---- */
 
 enum { GB_LINK_READABLE = 1, GB_LINK_WRITABLE = 2, GB_LINK_WAKE = 4 };

@@ -108,6 +108,7 @@ gb_status_t gb_shm_create(int *memory);
 gb_status_t gb_shm_send(int fd, int memory);
 gb_status_t gb_shm_receive(int fd, uint64_t deadline, int *memory);
 gb_status_t gb_shm_attach(gb_link_t *link, int memory, int side);
+int gb_shm_has_input(gb_link_t *link); /* any thread */
 
 /* For transports over a socket. */
 gb_status_t gb_plain_wait(gb_link_t *link, short events, uint64_t deadline, short *ready);

@@ -215,6 +215,12 @@ static int shm_has_room(const gb_link_t *link)
     return used != RING || atomic_load(&m->gone);
 }
 
+int gb_shm_has_input(gb_link_t *link)
+{
+    lane_t *lane = &link->shm->shared->lanes[!link->shm->side];
+    return atomic_load(&lane->head) != atomic_load(&lane->tail);
+}
+
 /* Two ends on one core must not wait for each other by looking. */
 static int shm_may_spin(gb_link_t *link)
 {

@@ -68,6 +68,10 @@ static void *progress(void *arg)
     (void)arg;
     prctl(PR_SET_NAME, "gable-flush");
     prctl(PR_SET_TIMERSLACK, 1000ul);
+    int pause = 1 << 30;
+    for (int i = 0; i < count; i++)
+        if ((int)rc.sessions[i]->timeout_ms / 6 < pause)
+            pause = (int)rc.sessions[i]->timeout_ms / 6;
     while (atomic_load(&rc.phase) != RC_OVER) {
         uint64_t rings;
         if (atomic_load(&armed)) {
@@ -79,10 +83,12 @@ static void *progress(void *arg)
             int fd = over[i] ? -1 : gb_durable_fd(rc.sessions[i]->stream);
             fds[i + 1] = (struct pollfd){fd, POLLRDHUP, 0};
         }
-        if (poll(fds, (nfds_t)count + 1, -1) < 0)
+        if (poll(fds, (nfds_t)count + 1, pause) < 0)
             continue; /* no signal comes here; whatever it is, look again */
         if (fds[0].revents && read(event, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
             return NULL;
+        for (int i = 0; i < count; i++)
+            rc_session_ping(rc.sessions[i]);
         for (int i = 0; i < count; i++)
             if (fds[i + 1].revents)
                 over[i] = end_of_socket(rc.sessions[i]);

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
-#include "common/core/gb_opt.h"
 #include "gpu-proxy/client/rc_host.h"
 
 enum {
@@ -20,18 +19,6 @@ enum {
     GULP = 16 << 10, /* received at a time; pieces of copies go past the buffer */
     DIAL_MS = 10000,
 };
-
-/* What the proxy gives a silent client: its --session-timeout. */
-static uint64_t session_timeout_ns(void)
-{
-    const char *text = getenv("GABLE_SESSION_TIMEOUT");
-    int64_t seconds = 15;
-    if (text && *text && (gb_parse_int(text, &seconds) || seconds < 1 || seconds > 86400)) {
-        gb_log(GB_LOG_WARN, "GABLE_SESSION_TIMEOUT=%s is no number of seconds: 15 is used", text);
-        seconds = 15;
-    }
-    return (uint64_t)seconds * 1000000000u;
-}
 
 static const uint8_t zeros[8];
 
@@ -371,6 +358,7 @@ static CUresult flush(rc_session_t *s, const void *tail, size_t tail_size, size_
     if (!has_room(s, size))
         read_until(s, has_room, size);
     atomic_store_explicit(&s->used, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->flushed, gb_now_ns(), memory_order_relaxed);
     int skip = iov[0].iov_len == 0;
     gb_status_t status =
         gb_durable_sendv(s->stream, iov + skip, (tail_size ? 4 : 2) - skip, refer ? 2 - skip : -1);
@@ -519,6 +507,22 @@ void rc_waiter_done(rc_waiter_t *waiter)
     waiter->more = NULL;
 }
 
+void rc_session_ping(rc_session_t *s)
+{
+    uint8_t header[GB_FRAME_HEADER];
+    struct iovec iov = {header, sizeof(header)};
+    const gb_frame_t ping = {.operation = GB_OP_PING};
+    uint64_t third = s->timeout_ms * 1000000ull / 3, now = gb_now_ns();
+    if (atomic_load(&s->lost) || now - atomic_load(&s->flushed) < third ||
+        pthread_mutex_trylock(&s->send_lock) != 0)
+        return; /* who holds the lock sends */
+    gb_frame_encode(&ping, header);
+    atomic_store(&s->flushed, now);
+    if (has_room(s, sizeof(header)) && gb_durable_sendv(s->stream, &iov, 1, -1) != GB_OK)
+        rc_session_lose(s, gb_why());
+    pthread_mutex_unlock(&s->send_lock);
+}
+
 void rc_session_flush_old(rc_session_t *s, uint64_t older_than)
 {
     int unsent = gb_durable_unsent(s->stream), due = gb_durable_ack_due(s->stream);
@@ -539,8 +543,9 @@ static gb_status_t reconnect(void *arg, uint64_t received, gb_link_t **out, uint
 {
     rc_session_t *s = arg;
     gb_link_t *old = gb_durable_link(s->stream);
-    uint64_t now = gb_now_ns(), end = gb_link_heard(old) + session_timeout_ns();
-    gb_status_t status = GB_ERR_TIMEOUT;
+    uint64_t now = gb_now_ns(), end = gb_link_heard(old) + s->timeout_ms * 1000000ull;
+    gb_status_t status =
+        gb_fail(GB_ERR_TIMEOUT, "nothing was heard of it for %u ms", s->timeout_ms);
     if (atomic_load(&s->lost) || atomic_load(&rc.phase) == RC_OVER)
         return gb_fail(GB_ERR_LOST, "the session is over");
     gb_log(GB_LOG_WARN, "the connection to %s is cut: dialling again", s->where);
@@ -576,6 +581,7 @@ gb_status_t rc_session_open(const gb_endpoint_t *endpoint, const gb_credential_t
     if (!s)
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     s->number = number;
+    s->timeout_ms = DIAL_MS;
     s->endpoint = *endpoint;
     s->credential = *credential;
     gb_endpoint_format(endpoint, s->where);

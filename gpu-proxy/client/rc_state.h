@@ -194,6 +194,8 @@ struct rc_session {
     gb_credential_t credential;
     atomic_int lost;
     int driver_version;
+    uint32_t timeout_ms;      /* the session ends if it hears nothing for so long */
+    _Atomic uint64_t flushed; /* when something was last sent, ns */
 
     pthread_mutex_t send_lock;
     uint8_t *batch;
@@ -271,6 +273,8 @@ void rc_session_lose(rc_session_t *session, const char *why);
 void rc_session_end(rc_session_t *session);
 /* Of a session that nobody else knows: one of a start that failed. */
 void rc_session_free(rc_session_t *session);
+/* Gives a sign of life if nothing was sent for a third of the timeout. */
+void rc_session_ping(rc_session_t *session);
 void rc_session_flush_old(rc_session_t *session, uint64_t older_than);
 /* Queues a frame of one or two parts. It runs in `context`, NULL = as is. */
 CUresult rc_send(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context, uint16_t op,

@@ -153,18 +153,31 @@ static void end_of_client(const watched_t *w)
     _exit(0);
 }
 
+/* A client that is stopped, or whose machine has vanished without a word, sends no pings. Bytes that wait
+ * for a busy dispatcher do count as a sign of life. */
+static void check_silence(const watched_t *w)
+{
+    gb_link_t *link = gb_durable_link(w->stream);
+    if (gb_now_ns() - gb_link_heard(link) < w->timeout_ms * 1000000ull || gb_link_has_input(link))
+        return;
+    gb_log(GB_LOG_WARN, "the client has been silent for %u ms: the session ends", w->timeout_ms);
+    _exit(0);
+}
+
 static void *watch_main(void *arg)
 {
     watched_t *w = arg;
-    for (int timeout = SETTLED_MS;;) {
+    int pause = (int)(w->timeout_ms / 4);
+    for (int timeout = SETTLED_MS < pause ? SETTLED_MS : pause;;) {
         struct pollfd p[2] = {{PX_BOOT_FD, POLLIN, 0},
                               {gb_link_fd(gb_durable_link(w->stream)), POLLRDHUP, 0}};
         int ready = poll(p, 2, timeout);
         if (ready < 0)
             continue;
         if (ready == 0) { /* the client has begun: there is time to tidy up */
-            timeout = -1;
+            timeout = pause;
             px_tenant_bound();
+            check_silence(w);
             continue;
         }
         if (p[0].revents) {
@@ -252,6 +265,7 @@ static gb_status_t serve(const options_t *o)
                                   .devices = boot.devices,
                                   .device_count = boot.device_count,
                                   .memory_quota = boot.memory_quota,
+                                  .timeout_ms = boot.timeout_ms,
                                   .reachable = !strcmp(driver.kind, "gable-cpu"),
                                   .used = report_used};
     st = px_session_run(&config, watched.stream);

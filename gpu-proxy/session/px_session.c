@@ -288,6 +288,8 @@ static gb_status_t dispatch(px_session_t *s)
         gb_status_t status = next_frame(s, &frame, &payload, &here);
         if (status == GB_OK && frame.operation == GB_OP_GOODBYE)
             status = GB_ERR_CLOSED;
+        if (status == GB_OK && frame.operation == GB_OP_PING && frame.length == 0)
+            continue; /* it lives: the link has noted when it was heard */
         if (status == GB_OK && frame.operation == GB_OP_ACK) {
             status = take_ack(s, &frame, payload);
             if (status == GB_OK)

@@ -17,6 +17,7 @@ typedef struct {
     const int *devices;            /* the driver's ordinals that the lease grants */
     int device_count;              /* 0: all that the driver has */
     uint64_t memory_quota;         /* bytes on each device; 0 = none */
+    uint32_t timeout_ms;           /* told to the client, which is heard of more often than that */
     int reachable; /* device memory can be written by this process, at the same addresses */
     void (*used)(void *arg, uint64_t); /* told the device memory held, bytes; may be NULL */
     void *used_arg;

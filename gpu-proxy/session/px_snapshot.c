@@ -40,7 +40,9 @@ CUresult px_hello(px_call_t *call)
 {
     px_session_t *s = call->session;
     const px_wire_hello_t *hello = (const void *)call->payload;
-    px_wire_welcome_t welcome = {PX_WIRE_VERSION, (uint32_t)s->device_count, 0, 0};
+    px_wire_welcome_t welcome = {.version = PX_WIRE_VERSION,
+                                 .device_count = (uint32_t)s->device_count,
+                                 .timeout_ms = s->config->timeout_ms};
     size_t size = sizeof(welcome) + (size_t)s->device_count * sizeof(px_wire_device_t);
     uint8_t *bytes = calloc(1, size);
     CUresult result = bytes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -357,7 +357,6 @@ static void test_cut_for_good(void **state)
     char path[96], endpoint[112];
     pthread_t thread;
     (void)state;
-    setenv("GABLE_SESSION_TIMEOUT", "2", 1);
     proxy_start_on(&proxy, "cpu", PROXY_UNIX, "--session-timeout", "2");
     snprintf(path, sizeof(path), "%s/relay", proxy.folder);
     snprintf(endpoint, sizeof(endpoint), "unix:%s", path);
@@ -370,7 +369,6 @@ static void test_cut_for_good(void **state)
     assert_true(process_gone(proxy_session(&proxy, 0), 3000));
     relay_stop(last_relay);
     proxy_stop(&proxy);
-    unsetenv("GABLE_SESSION_TIMEOUT");
 }
 
 /* The session has died: nobody waits for a timeout. */
@@ -398,6 +396,46 @@ static void test_session_killed_over_tcp(void **state)
     proxy_stop(&proxy);
 }
 
+/* ---- silence ---- */
+
+/* A program that does nothing for long keeps its session; one that is stopped loses it. */
+static void idle_then_stopped(void)
+{
+    CUdeviceptr p;
+    poll(NULL, 0, 4000); /* four times the timeout */
+    MUST(cuda->cuMemAlloc_v2(&p, 4) == CUDA_SUCCESS);
+    MUST(cuda->cuMemsetD8_v2(p, 1, 4) == CUDA_SUCCESS);
+    MUST(cuda->cuCtxSynchronize() == CUDA_SUCCESS);
+    MUST(raise(SIGSTOP) == 0);
+    MUST(cuda->cuMemAlloc_v2(&p, 4) == CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
+static void test_stopped_client(void **state)
+{
+    static const proxy_link_t links[] = {PROXY_UNIX, PROXY_TCP};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        proxy_t proxy;
+        int status;
+        proxy_start_on(&proxy, "cpu", links[i], "--session-timeout", "1");
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(60);
+            setenv("GABLE_PROXIES", proxy.endpoint, 1);
+            start();
+            idle_then_stopped();
+            exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+        assert_true(WIFSTOPPED(status));
+        assert_true(process_gone(proxy_session(&proxy, 0), 4000));
+        assert_int_equal(kill(child, SIGCONT), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        proxy_stop(&proxy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_reset_within_the_grace),
         cmocka_unit_test(test_cut_for_good),
         cmocka_unit_test(test_session_killed_over_tcp),
+        cmocka_unit_test(test_stopped_client),
     };
     need_compiler("cpu");
     return cmocka_run_group_tests(tests, NULL, NULL);
