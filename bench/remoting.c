@@ -37,7 +37,7 @@
 typedef struct {
     bool json, smoke;
     int64_t rounds;
-    const char *link, *placement, *only, *data;
+    const char *link, *placement, *only, *data, *driver;
 } options_t;
 
 #define FIELD(name) offsetof(options_t, name)
@@ -51,6 +51,8 @@ static const gb_opt_t option_list[] = {
     {"only", GB_OPT_STRING, FIELD(only), "", NULL, "WHAT", "only rows whose name contains it"},
     {"data", GB_OPT_STRING, FIELD(data), GABLE_SOURCE_DIR "/tests/data/mnist", NULL, "DIR",
      "folder of the MNIST files"},
+    {"driver", GB_OPT_STRING, FIELD(driver), "cpu", NULL, "NAME",
+     "of the rows on a device: cpu, nvidia or a path"},
     {NULL},
 };
 
@@ -151,14 +153,15 @@ static int run_parts(rows_t o)
         site_t site;
         gb_status_t status = GB_OK;
         int anywhere = (parts[i].how & ANYWHERE) != 0;
+        int device = parts[i].driver && strcmp(parts[i].driver, "cpu") == 0;
         if ((*o.only && !strstr(parts[i].names, o.only)) ||
             ((parts[i].how & EMULATED) && o.link == RAW_SHM) || (anywhere && !split))
             continue;
         o.here = anywhere ? -1 : 0;
         o.there = anywhere ? -1 : split;
         if (parts[i].driver)
-            status =
-                site_start(&site, o.link, parts[i].driver, parts[i].proxies, -1, o.there, o.here);
+            status = site_start(&site, o.link, device ? o.driver : parts[i].driver,
+                                parts[i].proxies, -1, o.there, o.here);
         if (status)
             gb_complain("%s", gb_why());
         good &= status == GB_OK && run_part(&o, parts[i].driver ? &site : NULL, parts[i].run);
@@ -196,7 +199,8 @@ int main(int argc, char **argv)
                            .link_name = links[link],
                            .placement = placements[p],
                            .only = o.only,
-                           .data = o.data};
+                           .data = o.data,
+                           .driver = o.driver};
             if ((*o.link && strcmp(o.link, links[link])) ||
                 (*o.placement && strcmp(o.placement, placements[p])))
                 continue;

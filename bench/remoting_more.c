@@ -114,13 +114,14 @@ static gb_status_t measure_open(const rows_t *o, const char *what, int spare)
     site_t site;
     if (!rows_wanted(o, what))
         return GB_OK;
-    gb_status_t status = site_start(&site, o->link, "cpu", SITE_PROXIES, spare, o->there, o->here);
+    gb_status_t status =
+        site_start(&site, o->link, o->driver, SITE_PROXIES, spare, o->there, o->here);
     if (status)
         return status;
     for (int i = -1; i < rounds && status == GB_OK; i++) {
         int k = i < 0 ? 0 : i;
         setenv("GABLE_CPU_DEVICES", "2", 1);
-        direct[k] = open_once("cpu");
+        direct[k] = open_once(o->driver);
         unsetenv("GABLE_CPU_DEVICES");
         usleep(100000); /* what the last one left behind is over, and spares are ready again */
         remote[k] = open_once("remote");
@@ -143,7 +144,7 @@ static gb_status_t measure_many(const rows_t *o)
     site_t site;
     if (!rows_wanted(o, "open64"))
         return GB_OK;
-    gb_status_t status = site_start(&site, o->link, "cpu", 1, -1, o->there, o->here);
+    gb_status_t status = site_start(&site, o->link, o->driver, 1, -1, o->there, o->here);
     if (status)
         return status;
     while (started < many && status == GB_OK) {
@@ -219,7 +220,7 @@ gb_status_t rows_train(const rows_t *o, const char *rtt, const char *what)
     char line[32];
     snprintf(line, sizeof(line), "rtt=%s", rtt);
     setenv("GABLE_LINK_EMULATE", line, 1);
-    gb_status_t status = gb_driver_choose("cpu", &local);
+    gb_status_t status = gb_driver_choose(o->driver, &local);
     if (status == GB_OK)
         status = gb_driver_choose("remote", &remote);
     if (status == GB_OK)

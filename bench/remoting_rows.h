@@ -16,6 +16,7 @@ typedef struct {
     int here, there;       /* the CPUs */
     const char *only;      /* rows whose name contains it */
     const char *data;      /* folder of the MNIST files */
+    const char *driver;    /* of the rows on a device */
 } rows_t;
 
 /* `what` is wanted. */
