@@ -90,7 +90,6 @@ static void *work_in_streams(void *argument)
     CUmemoryPool pool;
     atomic_uint notes = 0;
     uint32_t *host, n = WORDS, bias = job->number;
-    int graph_owns = !device_is_remote(); /* memory of graphs is not there over the network */
     TRY(cu->cuCtxCreate_v2(&own, 0, (int)job->number % device_count));
     TRY(cu->cuModuleLoadData(&module, device_kernels));
     TRY(cu->cuModuleGetFunction(&function, module, "count_up"));
@@ -100,16 +99,12 @@ static void *work_in_streams(void *argument)
     TRY(cu->cuMemHostAlloc((void **)&host, WORDS * 4, 0));
     TRY(cu->cuMemAlloc_v2(&total, WORDS * 4));
     TRY(cu->cuDeviceGetMemPool(&pool, (int)job->number % device_count));
-    if (!graph_owns)
-        TRY(cu->cuMemAlloc_v2(&memory, WORDS * 4));
     TRY(cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    if (graph_owns)
-        TRY(cu->cuMemAllocAsync(&memory, WORDS * 4, stream));
+    TRY(cu->cuMemAllocAsync(&memory, WORDS * 4, stream));
     void *params[] = {&memory, &bias, &n};
     TRY(cu->cuLaunchKernel(function, WORDS / 32, 1, 1, 32, 1, 1, 0, stream, params, NULL));
     TRY(cu->cuMemcpyDtoDAsync_v2(total, memory, WORDS * 4, stream));
-    if (graph_owns)
-        TRY(cu->cuMemFreeAsync(memory, stream));
+    TRY(cu->cuMemFreeAsync(memory, stream));
     TRY(cu->cuStreamEndCapture(stream, &graph));
     TRY(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
     for (uint32_t round = 0; round < ROUNDS; round++) {
