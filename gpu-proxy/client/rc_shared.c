@@ -57,8 +57,16 @@ static struct {
     atomic_ulong closed; /* blocks that are not open */
 } zone = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static const uint64_t places[] = {0x300000000000, 0x567c00000000, 0x7e9c00000000, 0x558c00000000};
-static const uint64_t sizes[] = {1ull << 40, 16ull << 30, 4ull << 30};
+/* Where the zone may lie, best first. The first is large, but a thread-sanitized program would end at the
+ * attempt; the others are parts of the places that windows take from their other ends (rc_memory.c). */
+static const struct {
+    uint64_t base, size;
+} places[] = {{0x300000000000, 1ull << 40},
+              {0x567c00000000, 16ull << 30},
+              {0x7e9c00000000, 16ull << 30},
+              {0x558c00000000, 16ull << 30}};
+
+extern void __tsan_init(void) __attribute__((weak));
 
 static uint64_t round_up(uint64_t value, uint64_t to)
 {
@@ -149,10 +157,10 @@ static CUresult need_zone(void)
     if (zone.size)
         return CUDA_SUCCESS;
     int fd = memfd_create("gable-shared", MFD_CLOEXEC);
-    for (size_t s = 0; fd >= 0 && s < sizeof(sizes) / sizeof(sizes[0]) && !zone.size; s++)
-        for (size_t p = 0; p < sizeof(places) / sizeof(places[0]) && !zone.size; p++)
-            if (ftruncate(fd, (off_t)sizes[s]) == 0)
-                map_zone(fd, places[p], sizes[s]);
+    for (size_t p = __tsan_init ? 1 : 0;
+         fd >= 0 && p < sizeof(places) / sizeof(places[0]) && !zone.size; p++)
+        if (ftruncate(fd, (off_t)places[p].size) == 0)
+            map_zone(fd, places[p].base, places[p].size);
     if (fd >= 0)
         close(fd);
     if (!zone.size)
