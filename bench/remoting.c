@@ -133,17 +133,18 @@ static const struct {
     const char *driver;
     int proxies;
     int how;
+    int spare; /* sessions kept ready; -1 = as by default */
     part_t run;
 } parts[] = {
-    {"sync launch step h2d d2h h2d_async", "null", 1, 0, part_calls},
-    {"memory_client memory_session", "null", 1, 0, rows_calls},
-    {"tiny_copies", "null", 1, EMULATED, part_tiny},
-    {"h2d_device d2h_device", "cpu", 1, 0, part_device},
-    {"open open_cold open64", NULL, 0, ANYWHERE, part_open},
-    {"p2p", "cpu", 2, 0, part_p2p},
-    {"lenet5_step_0.1ms", "cpu", 1, EMULATED | ANYWHERE, part_train_01},
-    {"lenet5_step_1ms", "cpu", 1, EMULATED | ANYWHERE, part_train_1},
-    {"lenet5_step_10ms", "cpu", 1, EMULATED | ANYWHERE, part_train_10},
+    {"sync launch step h2d d2h h2d_async", "null", 1, 0, -1, part_calls},
+    {"memory_client memory_session", "null", 1, 0, 0, rows_calls},
+    {"tiny_copies", "null", 1, EMULATED, -1, part_tiny},
+    {"h2d_device d2h_device", "cpu", 1, 0, -1, part_device},
+    {"open open_cold open64", NULL, 0, ANYWHERE, -1, part_open},
+    {"p2p", "cpu", 2, 0, -1, part_p2p},
+    {"lenet5_step_0.1ms", "cpu", 1, EMULATED | ANYWHERE, -1, part_train_01},
+    {"lenet5_step_1ms", "cpu", 1, EMULATED | ANYWHERE, -1, part_train_1},
+    {"lenet5_step_10ms", "cpu", 1, EMULATED | ANYWHERE, -1, part_train_10},
 };
 
 static int run_parts(rows_t o)
@@ -161,7 +162,7 @@ static int run_parts(rows_t o)
         o.there = anywhere ? -1 : split;
         if (parts[i].driver)
             status = site_start(&site, o.link, device ? o.driver : parts[i].driver,
-                                parts[i].proxies, -1, o.there, o.here);
+                                parts[i].proxies, parts[i].spare, o.there, o.here);
         if (status)
             gb_complain("%s", gb_why());
         good &= status == GB_OK && run_part(&o, parts[i].driver ? &site : NULL, parts[i].run);
