@@ -91,6 +91,13 @@ static void note_def(void *context, uint32_t reg)
     n->h->def[reg] = n->place;
 }
 
+/* Atomic operations on shared memory: an iteration with such is so long that the loads of the next one do
+ * not begin before it ends. */
+static bool goes_lane_by_lane(const ptx_instr_t *i)
+{
+    return (i->op == PTX_OP_ATOM || i->op == PTX_OP_RED) && i->space == PTX_SPACE_SHARED;
+}
+
 static gen_ahead_t *describe(cpu_gen_t *gen, const cpu_loop_t *l)
 {
     gen_ahead_t *h = cpu_arena_alloc(gen->arena, 1, sizeof *h);
@@ -100,6 +107,7 @@ static gen_ahead_t *describe(cpu_gen_t *gen, const cpu_loop_t *l)
     h->defs = cpu_arena_alloc(gen->arena, gen->f->reg_count + 1, sizeof *h->defs);
     h->def = cpu_arena_alloc(gen->arena, gen->f->reg_count + 1, sizeof *h->def);
     h->covered = cpu_arena_alloc(gen->arena, gen->f->instr_count + 1, sizeof *h->covered);
+    h->step = cpu_arena_alloc(gen->arena, gen->f->instr_count + 1, sizeof *h->step);
     h->quick = cpu_arena_alloc(gen->arena, gen->a->node_count, sizeof *h->quick);
     h->credit = gen_alloca(gen, gen->i32, 4);
     for (uint32_t b = l->header; b <= l->last; b++) {
@@ -107,6 +115,7 @@ static gen_ahead_t *describe(cpu_gen_t *gen, const cpu_loop_t *l)
         for (uint32_t k = 0; k < n->count; k++) {
             note_t note = {h, gen_place(b, n->first + k)};
             cpu_visit_defs(gen->f, &gen->f->instrs[n->first + k], note_def, &note);
+            h->busy |= goes_lane_by_lane(&gen->f->instrs[n->first + k]);
         }
         for (unsigned s = 0; s < (n->end == CPU_END_BRANCH ? 2 : 1); s++) {
             if (n->succ[s] == l->header) {
@@ -300,6 +309,7 @@ static bool take(cpu_gen_t *gen, gen_ahead_t *h, survey_t *v, const ptx_instr_t 
         if (same_way(t, &s) && (offset - t->low) % (int64_t)s.size == 0) {
             t->low = offset < t->low ? offset : t->low;
             t->high = offset > t->high ? offset : t->high;
+            h->step[(uint32_t)place] = t->step;
             return true;
         }
     }
@@ -307,6 +317,7 @@ static bool take(cpu_gen_t *gen, gen_ahead_t *h, survey_t *v, const ptx_instr_t 
     if (v->count == MOST_SPANS || !follow(gen, h, o, place, &form, &s)) {
         return false;
     }
+    h->step[(uint32_t)place] = s.step;
     v->spans[v->count++] = s;
     return true;
 }
@@ -454,6 +465,22 @@ bool gen_ahead_covers(const cpu_gen_t *gen, const ptx_instr_t *i)
 {
     return gen->ahead != NULL && i >= gen->f->instrs && i < gen->f->instrs + gen->f->instr_count &&
            gen->ahead->covered[i - gen->f->instrs];
+}
+
+void gen_ahead_fetch(cpu_gen_t *gen, const ptx_instr_t *i, val_t strip)
+{
+    enum { READ = 0, ALL_CACHES = 3, DATA = 1 };
+    const gen_ahead_t *h = gen->ahead;
+    if (!gen_ahead_covers(gen, i) || !h->busy || i->space == PTX_SPACE_SHARED) {
+        return;
+    }
+    /* an iteration may be over before memory has answered */
+    val_t far = LLVMBuildShl(B, h->step[i - gen->f->instrs], LLVMConstInt(gen->i64, 1, 0), "");
+    val_t next = LLVMBuildGEP2(B, gen->i8, strip, &far, 1, "");
+    gen_call(gen, "llvm.prefetch", &gen->ptr, 1,
+             (val_t[]){next, LLVMConstInt(gen->i32, READ, 0), LLVMConstInt(gen->i32, ALL_CACHES, 0),
+                       LLVMConstInt(gen->i32, DATA, 0)},
+             4);
 }
 
 void gen_ahead_next(cpu_gen_t *gen)

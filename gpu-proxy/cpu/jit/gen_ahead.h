@@ -12,10 +12,12 @@ typedef struct gen_ahead {
     uint8_t *defs;        /* per register: definitions in the loop, at most 2 counted */
     uint64_t *def;        /* per register: place of the last of them */
     bool *covered;        /* per instruction: its addresses need no check */
-    block_t *quick;       /* per node: code without those checks */
-    val_t credit;         /* slot of an i32: iterations that may run, the present one included */
-    val_t last;           /* i64 */
-    val_t fine;           /* i1: conditions under which the lines hold so far; NULL: none */
+    bool busy;            /* an iteration takes longer than memory does */
+    val_t *step;    /* per instruction of a busy loop: what its addresses grow by, i64; or NULL */
+    block_t *quick; /* per node: code without those checks */
+    val_t credit;   /* slot of an i32: iterations that may run, the present one included */
+    val_t last;     /* i64 */
+    val_t fine;     /* i1: conditions under which the lines hold so far; NULL: none */
 } gen_ahead_t;
 
 /* Order of instructions within one iteration. */

@@ -224,30 +224,55 @@ static val_t joined(cpu_gen_t *gen, const atom_t *x)
 
 /* ---- lane by lane ---- */
 
-/* Offset of a lane, as i64. The way out of the vector registers is narrow: two leave at a time where
- * they can be brought together cheaply. */
-static val_t offset_of(cpu_gen_t *gen, val_t all, unsigned l)
+enum { PAIR = 2, AT_ONCE = 8 };
+
+/* The addresses of all lanes as offsets of 32 bits, which those inside of shared memory have. The way out of
+ * the vector registers is narrow. AVX-512: two leave at a time. AVX2: through memory. */
+static val_t narrowed(cpu_gen_t *gen, val_t at)
 {
-    if (!gen->avx512) { /* with a copy on its way: straight from vmovq, Zen 4 takes 9 times as long */
-        val_t offset = LLVMBuildExtractElement(B, all, LLVMConstInt(gen->i64, l, 0), "");
-        return LLVMBuildAnd(B, offset, gen_like(offset, UINT32_MAX), "");
+    at = LLVMBuildTrunc(B, at, gen_vector(gen, gen->i32), "");
+    if (gen->avx512) {
+        return LLVMBuildBitCast(B, at, LLVMVectorType(gen->i64, gen->W / 2), "");
     }
-    val_t pair = LLVMBuildExtractElement(B, all, LLVMConstInt(gen->i64, l / 2, 0), "");
-    return l % 2 == 0 ? LLVMBuildAnd(B, pair, gen_like(pair, UINT32_MAX), "")
-                      : LLVMBuildLShr(B, pair, gen_like(pair, 32), "");
+    val_t store = LLVMBuildStore(B, at, gen_buffer(gen, BUFFER_ADDRESSES));
+    LLVMSetAlignment(store, 64);
+    LLVMSetVolatile(store, 1); /* else they would be taken from the vector after all */
+    return at;
 }
 
+/* Offsets of `count` lanes, as i64. From memory some come at a time: between the operations they would wait
+ * for the addresses that these store to. */
+static void take_offsets(cpu_gen_t *gen, val_t all, unsigned first, unsigned count, val_t *offsets)
+{
+    for (unsigned l = first; l < first + count && l < gen->W; l++) {
+        val_t v;
+        if (gen->avx512) {
+            v = LLVMBuildExtractElement(B, all, LLVMConstInt(gen->i64, l / 2, 0), "");
+            v = l % 2 == 0 ? LLVMBuildAnd(B, v, gen_like(v, UINT32_MAX), "")
+                           : LLVMBuildLShr(B, v, gen_like(v, 32), "");
+        } else {
+            v = LLVMBuildLoad2(B, gen->i32, gen_buffer(gen, BUFFER_ADDRESSES + 4 * l), "");
+            LLVMSetVolatile(v, 1);
+            v = LLVMBuildZExt(B, v, gen->i64, "");
+        }
+        offsets[l - first] = v;
+    }
+}
+
+/* Every lane active. */
 static val_t unrolled(cpu_gen_t *gen, const atom_t *x)
 {
     val_t at = gen_addresses(gen, &x->a), old = LLVMGetPoison(gen_vector(gen, x->type));
+    val_t offsets[AT_ONCE];
+    unsigned count = gen->avx512 ? PAIR : AT_ONCE;
     gen_check_lanes(gen, &x->a, at);
-    if (gen->avx512) { /* inside of shared memory, they have 32 bits */
-        at = LLVMBuildTrunc(B, at, gen_vector(gen, gen->i32), "");
-        at = LLVMBuildBitCast(B, at, LLVMVectorType(gen->i64, gen->W / 2), "");
-    }
+    at = narrowed(gen, at);
     for (unsigned l = 0; l < gen->W; l++) {
-        val_t lane = LLVMConstInt(gen->i64, l, 0), offset = offset_of(gen, at, l);
-        val_t p = LLVMBuildGEP2(B, gen->i8, gen->shared, &offset, 1, "");
+        if (l % count == 0) {
+            take_offsets(gen, at, l, count, offsets);
+        }
+        val_t lane = LLVMConstInt(gen->i64, l, 0);
+        val_t p = LLVMBuildGEP2(B, gen->i8, gen->shared, &offsets[l % count], 1, "");
         val_t v = lane_of(gen, x->sources[0], lane);
         val_t other = x->sources[1] != NULL ? lane_of(gen, x->sources[1], lane) : NULL;
         val_t was = on_memory(gen, x, p, v, other);

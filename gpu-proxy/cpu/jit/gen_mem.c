@@ -1,5 +1,5 @@
 /* Loads and stores: one element for all lanes, neighbouring elements of a strip, or lane by lane. */
-#include "gpu-proxy/cpu/jit/gen.h"
+#include "gpu-proxy/cpu/jit/gen_state.h"
 
 #define B gen->b
 
@@ -254,7 +254,9 @@ void gen_load(cpu_gen_t *gen)
             gen_write(gen, element(gen, dst, n), v, i->type);
         }
     } else if (gen_address_contiguous(gen, &a)) {
-        val_t strip = load_strip(gen, elem, count, gen_checked_strip(gen, &a), align);
+        val_t p = gen_checked_strip(gen, &a);
+        gen_ahead_fetch(gen, i, p);
+        val_t strip = load_strip(gen, elem, count, p, align);
         for (unsigned n = 0; n < count; n++) {
             gen_write(gen, element(gen, dst, n), pick(gen, strip, count, n), i->type);
         }

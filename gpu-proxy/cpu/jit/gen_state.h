@@ -99,6 +99,9 @@ val_t gen_home_at(cpu_gen_t *gen, uint32_t reg, unsigned g, bool index); /* gen_
 struct gen_ahead *gen_ahead_begin(cpu_gen_t *gen, uint32_t b);
 void gen_ahead_next(cpu_gen_t *gen); /* the edge back, in the quick form */
 bool gen_ahead_covers(const cpu_gen_t *gen, const ptx_instr_t *i);
+/* In the quick form: brings what the load, here from `strip`, will read two iterations later into the
+ * cache, where it would come too late by itself. */
+void gen_ahead_fetch(cpu_gen_t *gen, const ptx_instr_t *i, val_t strip);
 
 /* gen_setup.c: launch values, and which lanes have threads */
 void gen_setup(cpu_gen_t *gen);
