@@ -439,6 +439,35 @@ static uint64_t cvt_rz(uint32_t a, uint32_t b, uint32_t c)
     return result(toward((long double)(int32_t)a, 0, 0));
 }
 
+static uint64_t clamped(uint32_t a, uint32_t b, uint32_t c)
+{
+    float x = as_float(a);
+    (void)b;
+    (void)c;
+    return as_word(!(x > -87.0f) ? -87.0f : x < 88.0f ? x : 88.0f);
+}
+
+/* The zero that a limit yields to. */
+static uint64_t zero_limits(uint32_t a, uint32_t b, uint32_t c)
+{
+    float x = as_float(a), y = as_float(b);
+    (void)c;
+    return wide(isnan(x) || x > 0 ? 0
+                : x == 0          ? a
+                                  : as_word(x),
+                isnan(y) || y < 0 ? 0x80000000
+                : y == 0          ? b
+                                  : as_word(y));
+}
+
+/* Signalling NaNs before and behind it are as if they were not there. */
+static uint64_t beside_nan(uint32_t a, uint32_t b, uint32_t c)
+{
+    (void)a;
+    (void)c;
+    return isnan(as_float(b)) ? 0xff800000 : b;
+}
+
 static void floats(void **state)
 {
     (void)state;
@@ -449,6 +478,14 @@ static void floats(void **state)
     expect("sqrt.rn.f32 %f20, %f10;\n" NO_NAN, sqrt_rn);
     expect("min.f32 %f20, %f10, %f11;\n" NO_NAN, min_ieee);
     expect("max.NaN.f32 %f20, %f10, %f11;\n" F32, max_nan);
+    expect("max.f32 %f20, %f10, 0fC2AE0000;\nmin.f32 %f20, 0f42B00000, %f20;\n" F32, clamped);
+    expect("min.f32 %f20, %f10, 0f00000000;\nmax.f32 %f21, 0f80000000, %f11;\n"
+           "mov.b32 %r20, %f20;\nmov.b32 %r21, %f21;\nmov.b64 %rd20, {%r20, %r21};",
+           zero_limits);
+    expect("and.b32 %r13, %r10, 0x803fffff;\nor.b32 %r13, %r13, 0x7f800001;\nmov.b32 %f13, %r13;\n"
+           "mov.f32 %f14, 0fFF800000;\nmax.f32 %f14, %f14, %f13;\nmax.f32 %f14, %f14, %f11;\n"
+           "max.f32 %f20, %f14, %f13;\n" F32,
+           beside_nan);
     expect("mul.rm.f32 %f20, %f10, %f11;\n" NO_NAN, mul_rm);
     expect("mul.rz.f32 %f20, %f10, %f11;\n" NO_NAN, mul_rz);
     expect("and.b32 %r13, %r10, 0x007ff000;\nor.b32 %r13, %r13, 0x3f800000;\nmov.b32 %f13, %r13;\n"
