@@ -63,6 +63,8 @@ static void freed_memory_is_wild(void **state)
 {
     CUdeviceptr memory;
     (void)state;
+    if (device_is_remote())
+        skip(); /* a session keeps mappings for the next allocation */
     OK(cu->cuMemAlloc_v2(&memory, 8 << 20));
     OK(cu->cuMemFree_v2(memory));
     expect_fault("poke", memory + (4 << 20), CUDA_ERROR_ILLEGAL_ADDRESS);
