@@ -29,7 +29,8 @@ static inline void proxies_begin(void)
     relay = relay_start(path, proxies[0].endpoint + strlen("unix:"));
     setenv("GABLE_LINK_SHM", "0", 1); /* the relay counts the bytes of a socket */
     setenv("GABLE_PROXIES", both, 1);
-    setenv("GABLE_TEST_DRIVER", GABLE_BUILD_DIR "/lib/gable/remote/libcuda.so.1", 1);
+    setenv("GABLE_TEST_DRIVER", GABLE_BUILD_DIR "/lib/gable/remote/libcuda.so.1",
+           0); /* a sanitized one may be named */
 }
 
 static inline int proxies_end(int failed)
