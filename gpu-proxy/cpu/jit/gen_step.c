@@ -17,12 +17,14 @@ static bool is_plain(const cpu_gen_t *gen, const ptx_instr_t *i)
 bool gen_step_possible(const cpu_gen_t *gen)
 {
     const gen_flow_t *w = gen->flow;
+    bool again = false; /* few rounds are not worth the time to compile it */
     for (uint32_t k = 0; k < w->barrier_count; k++) {
+        again |= gen->a->nodes[w->barriers[k]].loop != CPU_NO_LOOP;
         if (!is_plain(gen, &gen->f->instrs[gen->a->nodes[w->barriers[k]].last])) {
             return false;
         }
     }
-    return gen->W > 1 && w->barrier_count > 0 && w->spin_count == 0 && !gen->a->exchanges;
+    return gen->W > 1 && again && w->spin_count == 0 && !gen->a->exchanges;
 }
 
 bool gen_steps(const cpu_gen_t *gen)
