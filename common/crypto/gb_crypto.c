@@ -34,6 +34,11 @@ gb_status_t gb_hmac(const gb_key_t *key, const void *data, size_t size, uint8_t 
     return GB_OK;
 }
 
+void gb_crypto_thread_end(void)
+{
+    OPENSSL_thread_stop();
+}
+
 gb_status_t gb_hkdf(const gb_key_t *master, const char *salt, const char *info, gb_key_t *out)
 {
     gb_key_t key;

@@ -25,6 +25,10 @@ gb_status_t gb_hmac(const gb_key_t *key, const void *data, size_t size, uint8_t 
 /* Has libcrypto set itself up now (a millisecond or two), not at the first use. Thread-safe. */
 void gb_crypto_warm(void);
 
+/* Frees what libcrypto keeps for the calling thread: for threads that live until the process ends, when
+ * libcrypto itself has gone before. It makes it anew when used again. */
+void gb_crypto_thread_end(void);
+
 /* HKDF-SHA256: a key that is bound to `salt` and `info` (both text); nobody who knows it learns the
  * master key or the key of another info. */
 gb_status_t gb_hkdf(const gb_key_t *master, const char *salt, const char *info, gb_key_t *out);

@@ -267,7 +267,7 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
     if (ByteCount && (!dst || !src))
         return CUDA_ERROR_INVALID_VALUE;
     result = cuStreamSynchronize(hStream);
-    if (!result)
+    if (!result && ByteCount > 0) /* without bytes the places may be NULL */
         memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, ByteCount);
     return result;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
+#include "common/crypto/gb_crypto.h"
 #include "gpu-proxy/client/rc_state.h"
 
 static atomic_int armed; /* a batch is or will be there */
@@ -52,13 +53,15 @@ static void send_old_batches(void)
  * made anew, so that it does not take a call to find out. 1 = it is over. */
 static int end_of_socket(rc_session_t *session)
 {
-    if (!gb_durable_keeps(session->stream)) /* of other links who sends or receives finds out */
+    if (!gb_durable_keeps(session->stream)) { /* of other links who sends or receives finds out */
         gb_link_peer_gone(gb_durable_link(session->stream));
-    else if (gb_durable_revive(session->stream) == GB_OK)
-        return 0;
-    else
+        return 1;
+    }
+    int lost = gb_durable_revive(session->stream) != GB_OK;
+    if (lost)
         rc_session_lose(session, gb_why());
-    return 1;
+    gb_crypto_thread_end();
+    return lost;
 }
 
 static void *progress(void *arg)
