@@ -57,11 +57,10 @@ static int end_of_socket(rc_session_t *session)
         gb_link_peer_gone(gb_durable_link(session->stream));
         return 1;
     }
-    int lost = gb_durable_revive(session->stream) != GB_OK;
-    if (lost)
-        rc_session_lose(session, gb_why());
-    gb_crypto_thread_end();
-    return lost;
+    if (gb_durable_revive(session->stream) == GB_OK)
+        return 0;
+    rc_session_lose(session, gb_why());
+    return 1;
 }
 
 static void *progress(void *arg)
@@ -86,6 +85,7 @@ static void *progress(void *arg)
             int fd = over[i] ? -1 : gb_durable_fd(rc.sessions[i]->stream);
             fds[i + 1] = (struct pollfd){fd, POLLRDHUP, 0};
         }
+        gb_crypto_thread_end(); /* this thread outlives libcrypto */
         if (poll(fds, (nfds_t)count + 1, pause) < 0)
             continue; /* no signal comes here; whatever it is, look again */
         if (fds[0].revents && read(event, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
