@@ -14,9 +14,6 @@ struct rc_mipmap {
     pthread_mutex_t lock;
 };
 
-/* Bytes of one texel; 0 = a format whose texels the client does not know. */
-unsigned rc_texel_bytes(CUarray_format format, unsigned channels);
-
 /* Checks the handle and writes its number. */
 CUresult rc_use_array(rc_call_t *call, CUarray array, uint64_t *wire);
 CUresult rc_use_mipmap(rc_call_t *call, CUmipmappedArray mipmap, uint64_t *wire);

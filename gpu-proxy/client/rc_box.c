@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_shared.h"
@@ -22,7 +23,7 @@ static CUresult place_in_array(rc_side_t *side, CUarray handle, const rc_box_t *
     side->context = side->array->context;
     side->session = side->array->session;
     const CUDA_ARRAY3D_DESCRIPTOR *d = &side->array->array.descriptor;
-    uint64_t texel = rc_texel_bytes(d->Format, d->NumChannels);
+    uint64_t texel = gb_texel_bytes(d->Format, d->NumChannels);
     uint64_t row = d->Width * texel, height = d->Height ? d->Height : 1;
     uint64_t depth = d->Depth ? d->Depth : 1;
     if (texel == 0) /* a format that only the driver knows */

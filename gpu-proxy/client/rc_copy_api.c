@@ -1,6 +1,7 @@
 /* Entry points: copies of boxes, to and from arrays, and between devices. */
 #include <string.h>
 
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_box.h"
 #include "gpu-proxy/client/rc_capture.h"
@@ -83,29 +84,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream)
 {
     if (!c)
         return copy_3d(NULL, stream);
-    CUDA_MEMCPY3D box = {.srcXInBytes = c->srcXInBytes,
-                         .srcY = c->srcY,
-                         .srcZ = c->srcZ,
-                         .srcLOD = c->srcLOD,
-                         .srcMemoryType = c->srcMemoryType,
-                         .srcHost = c->srcHost,
-                         .srcDevice = c->srcDevice,
-                         .srcArray = c->srcArray,
-                         .srcPitch = c->srcPitch,
-                         .srcHeight = c->srcHeight,
-                         .dstXInBytes = c->dstXInBytes,
-                         .dstY = c->dstY,
-                         .dstZ = c->dstZ,
-                         .dstLOD = c->dstLOD,
-                         .dstMemoryType = c->dstMemoryType,
-                         .dstHost = c->dstHost,
-                         .dstDevice = c->dstDevice,
-                         .dstArray = c->dstArray,
-                         .dstPitch = c->dstPitch,
-                         .dstHeight = c->dstHeight,
-                         .WidthInBytes = c->WidthInBytes,
-                         .Height = c->Height,
-                         .Depth = c->Depth};
+    CUDA_MEMCPY3D box = gb_box_of_peer(c);
     return copy_3d(&box, stream);
 }
 

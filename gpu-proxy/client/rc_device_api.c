@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_array.h"
 
@@ -209,7 +210,7 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_
 {
     rc_device_t *d;
     CUresult result = find(dev, &d);
-    if (!result && (!maxWidthInElements || !rc_texel_bytes(format, numChannels)))
+    if (!result && (!maxWidthInElements || !gb_texel_bytes(format, numChannels)))
         result = CUDA_ERROR_INVALID_VALUE;
     if (!result)
         *maxWidthInElements =

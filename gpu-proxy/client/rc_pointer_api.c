@@ -1,4 +1,5 @@
 /* Attributes of pointers: all known here. */
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_pool.h"
 
@@ -66,44 +67,13 @@ static CUresult get(const rc_block_t *block, CUpointer_attribute attribute, CUde
     }
 }
 
-/* What CUDA writes for an attribute that a pointer does not have. */
-static void clear(CUpointer_attribute attribute, void *data)
-{
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        *(uint64_t *)data = 0;
-        break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = CU_DEVICE_INVALID;
-        break;
-    default:
-        *(int *)data = 0;
-    }
-}
-
-static int known(CUpointer_attribute attribute)
-{
-    return (int)attribute >= 1 && attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE &&
-           attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
-}
-
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     rc_block_t block;
     CUresult result = rc_check();
     if (result)
         return result;
-    if (!data || !known(attribute) || !rc_block_find(ptr, &block))
+    if (!data || !gb_pointer_attribute_known(attribute) || !rc_block_find(ptr, &block))
         return CUDA_ERROR_INVALID_VALUE;
     return get(&block, attribute, ptr, data);
 }
@@ -118,12 +88,12 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
     if (!numAttributes || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < numAttributes; i++)
-        if (!data[i] || !known(attributes[i]))
+        if (!data[i] || !gb_pointer_attribute_known(attributes[i]))
             return CUDA_ERROR_INVALID_VALUE;
     int found = rc_block_find(ptr, &block);
     for (unsigned i = 0; i < numAttributes; i++)
         if (!found || get(&block, attributes[i], ptr, data[i]))
-            clear(attributes[i], data[i]);
+            gb_pointer_attribute_clear(attributes[i], data[i]);
     return CUDA_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_array.h"
 
@@ -81,7 +82,7 @@ static CUresult translate(rc_call_t *call, CUDA_RESOURCE_DESC *d)
     } else if (d->resType == CU_RESOURCE_TYPE_LINEAR) {
         result = rc_use_range(call, d->res.linear.devPtr, d->res.linear.sizeInBytes, 1, &number);
     } else if (d->resType == CU_RESOURCE_TYPE_PITCH2D) {
-        uint64_t texel = rc_texel_bytes(d->res.pitch2D.format, d->res.pitch2D.numChannels);
+        uint64_t texel = gb_texel_bytes(d->res.pitch2D.format, d->res.pitch2D.numChannels);
         result = rc_use_rows(call, d->res.pitch2D.devPtr, d->res.pitch2D.pitchInBytes,
                              d->res.pitch2D.width * texel, 1, d->res.pitch2D.height, &number);
     }

@@ -1,3 +1,4 @@
+#include "common/cuda/gb_cuda_shape.h"
 #include "gpu-proxy/client/rc_work.h"
 
 #include <stdlib.h>
@@ -124,7 +125,7 @@ static CUresult place_in_array(side_t *side, const CUDA_MEMCPY3D *c)
     if (!side->array)
         return CUDA_ERROR_INVALID_HANDLE;
     const CUDA_ARRAY3D_DESCRIPTOR *d = &side->array->array.descriptor;
-    uint64_t texel = rc_texel_bytes(d->Format, d->NumChannels), row = d->Width * texel;
+    uint64_t texel = gb_texel_bytes(d->Format, d->NumChannels), row = d->Width * texel;
     uint64_t height = d->Height ? d->Height : 1, depth = d->Depth ? d->Depth : 1;
     if (texel == 0) /* a format that only the driver knows */
         return CUDA_SUCCESS;

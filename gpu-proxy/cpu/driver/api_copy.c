@@ -1,4 +1,5 @@
 /* Entry points: copies and fills. */
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_box.h"
 #include "gpu-proxy/cpu/driver/cpu_capture.h"
@@ -254,29 +255,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool 
 {
     if (!c)
         return cpu_thread_refuse_here(CUDA_ERROR_INVALID_VALUE);
-    CUDA_MEMCPY3D box = {.srcXInBytes = c->srcXInBytes,
-                         .srcY = c->srcY,
-                         .srcZ = c->srcZ,
-                         .srcLOD = c->srcLOD,
-                         .srcMemoryType = c->srcMemoryType,
-                         .srcHost = c->srcHost,
-                         .srcDevice = c->srcDevice,
-                         .srcArray = c->srcArray,
-                         .srcPitch = c->srcPitch,
-                         .srcHeight = c->srcHeight,
-                         .dstXInBytes = c->dstXInBytes,
-                         .dstY = c->dstY,
-                         .dstZ = c->dstZ,
-                         .dstLOD = c->dstLOD,
-                         .dstMemoryType = c->dstMemoryType,
-                         .dstHost = c->dstHost,
-                         .dstDevice = c->dstDevice,
-                         .dstArray = c->dstArray,
-                         .dstPitch = c->dstPitch,
-                         .dstHeight = c->dstHeight,
-                         .WidthInBytes = c->WidthInBytes,
-                         .Height = c->Height,
-                         .Depth = c->Depth};
+    CUDA_MEMCPY3D box = gb_box_of_peer(c);
     return copy_3d(&box, stream, async);
 }
 

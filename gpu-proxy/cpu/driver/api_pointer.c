@@ -1,4 +1,5 @@
 /* Entry points: attributes of pointers. */
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
@@ -91,37 +92,6 @@ static CUresult get(const cpu_memory_t *memory, CUpointer_attribute attribute, C
     }
 }
 
-/* What CUDA writes for an attribute that a pointer does not have. */
-static void clear(CUpointer_attribute attribute, void *data)
-{
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        *(uint64_t *)data = 0;
-        break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = -2;
-        break;
-    default:
-        *(int *)data = 0;
-    }
-}
-
-static bool known(CUpointer_attribute attribute)
-{
-    return (int)attribute >= 1 && attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE &&
-           attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
-}
-
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     cpu_context_t *context;
@@ -129,7 +99,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     CUresult result = cpu_thread_peek(&context);
     if (result)
         return result;
-    if (!data || !known(attribute) || !cpu_memory_find(ptr, &memory))
+    if (!data || !gb_pointer_attribute_known(attribute) || !cpu_memory_find(ptr, &memory))
         return CUDA_ERROR_INVALID_VALUE;
     return get(&memory, attribute, ptr, data);
 }
@@ -145,12 +115,12 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
     if (!numAttributes || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < numAttributes; i++)
-        if (!data[i] || !known(attributes[i]))
+        if (!data[i] || !gb_pointer_attribute_known(attributes[i]))
             return CUDA_ERROR_INVALID_VALUE;
     bool found = cpu_memory_find(ptr, &memory);
     for (unsigned i = 0; i < numAttributes; i++)
         if (!found || get(&memory, attributes[i], ptr, data[i]))
-            clear(attributes[i], data[i]);
+            gb_pointer_attribute_clear(attributes[i], data[i]);
     return CUDA_SUCCESS;
 }
 

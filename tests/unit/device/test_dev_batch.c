@@ -80,6 +80,54 @@ static void copies_in_batches(void **state)
     OK(cu->cuMemFreeHost(host));
 }
 
+/* Extents and offsets count elements of the array that takes part, of whatever format. */
+static void boxes_of_arrays(void **state)
+{
+    enum { WIDTH = 8, HEIGHT = 4 };
+    static const struct {
+        CUarray_format format;
+        unsigned channels, bytes;
+    } all[] = {{CU_AD_FORMAT_UNSIGNED_INT8, 4, 4}, {CU_AD_FORMAT_HALF, 2, 4},
+               {CU_AD_FORMAT_FLOAT, 4, 16},        {CU_AD_FORMAT_UNORM_INT8X1, 1, 1},
+               {CU_AD_FORMAT_SNORM_INT8X4, 4, 4},  {CU_AD_FORMAT_UNORM_INT16X2, 2, 4}};
+    CUstream stream = new_stream();
+    (void)state;
+    for (size_t f = 0; f < sizeof(all) / sizeof(all[0]); f++) {
+        const CUDA_ARRAY_DESCRIPTOR d = {WIDTH, HEIGHT, all[f].format, all[f].channels};
+        unsigned pitch = WIDTH * all[f].bytes, corner = 2 * all[f].bytes;
+        uint8_t in[WIDTH * HEIGHT * 16], out[WIDTH * HEIGHT * 16] = {0};
+        CUdeviceptr device;
+        CUarray array;
+        for (unsigned i = 0; i < sizeof(in); i++)
+            in[i] = (uint8_t)(i * 7 + 1);
+        OK(cu->cuMemAlloc_v2(&device, sizeof(in)));
+        OK(cu->cuMemcpyHtoD_v2(device, in, sizeof(in)));
+        OK(cu->cuArrayCreate_v2(&array, &d));
+        CUDA_MEMCPY3D_BATCH_OP boxes[2] = {
+            {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER,
+                     .op.ptr = {device, WIDTH, HEIGHT, {0}}},
+             .dst = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {array, {0, 0, 0}}},
+             .extent = {WIDTH, HEIGHT, 1},
+             .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
+            {.src = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {array, {2, 1, 0}}},
+             .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {device, 3, 2, {0}}},
+             .extent = {3, 2, 1},
+             .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}};
+        OK(cu->cuMemcpy3DBatchAsync_v2(1, &boxes[0], 0, stream));
+        OK(cu->cuStreamSynchronize(stream));
+        OK(cu->cuMemsetD8_v2(device, 0, sizeof(in)));
+        OK(cu->cuMemcpy3DBatchAsync_v2(1, &boxes[1], 0, stream));
+        OK(cu->cuStreamSynchronize(stream));
+        OK(cu->cuMemcpyDtoH_v2(out, device, sizeof(out)));
+        for (unsigned row = 0; row < 2; row++)
+            assert_memory_equal(out + row * 3 * all[f].bytes, in + (row + 1) * pitch + corner,
+                                3 * all[f].bytes);
+        assert_int_equal(out[6 * all[f].bytes], 0);
+        OK(cu->cuArrayDestroy(array));
+        OK(cu->cuMemFree_v2(device));
+    }
+}
+
 static void hints_in_batches(void **state)
 {
     CUstream stream = new_stream();
@@ -111,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_CONTEXT(streams_keep_attributes),
         IN_CONTEXT(copies_in_batches),
+        IN_CONTEXT(boxes_of_arrays),
         IN_CONTEXT(hints_in_batches),
     };
     return cmocka_run_group_tests(tests, device_setup, NULL);

@@ -1,0 +1,20 @@
+/* gb_cuda_shape.h - what arguments of CUDA calls mean, wherever the call runs. Pure functions: any thread. */
+#ifndef GB_CUDA_SHAPE_H
+#define GB_CUDA_SHAPE_H
+
+#include <stdbool.h>
+
+#include "common/cuda/gb_cuda.h"
+
+/* Can cuPointerGetAttribute(s) be asked for it? */
+bool gb_pointer_attribute_known(CUpointer_attribute attribute);
+/* Writes what cuPointerGetAttributes gives for an attribute that a pointer does not have: 8 or 4 bytes. */
+void gb_pointer_attribute_clear(CUpointer_attribute attribute, void *data);
+
+/* Bytes of an element of an array; 0: not a format of plain channels, or not 1, 2 or 4 of them. */
+unsigned gb_texel_bytes(CUarray_format format, unsigned channels);
+
+/* The box of a copy between contexts, where its addresses tell the contexts. */
+CUDA_MEMCPY3D gb_box_of_peer(const CUDA_MEMCPY3D_PEER *peer);
+
+#endif
