@@ -1,9 +1,9 @@
-#include "common/cuda/gb_cuda_shape.h"
 #include "gpu-proxy/client/rc_work.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cuda/gb_cuda_shape.h"
 #include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_graph.h"
 #include "gpu-proxy/client/rc_graph_memory.h"
