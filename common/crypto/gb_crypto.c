@@ -39,6 +39,11 @@ void gb_crypto_thread_end(void)
     OPENSSL_thread_stop();
 }
 
+void gb_crypto_outlive_exit(void)
+{
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
 gb_status_t gb_hkdf(const gb_key_t *master, const char *salt, const char *info, gb_key_t *out)
 {
     gb_key_t key;

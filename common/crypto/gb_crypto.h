@@ -29,6 +29,10 @@ void gb_crypto_warm(void);
  * libcrypto itself has gone before. It makes it anew when used again. */
 void gb_crypto_thread_end(void);
 
+/* libcrypto stays usable until the process is gone, for who ends connections in a destructor. Must come
+ * before anything else uses libcrypto; without effect later. */
+void gb_crypto_outlive_exit(void);
+
 /* HKDF-SHA256: a key that is bound to `salt` and `info` (both text); nobody who knows it learns the
  * master key or the key of another info. */
 gb_status_t gb_hkdf(const gb_key_t *master, const char *salt, const char *info, gb_key_t *out);

@@ -37,5 +37,7 @@ void *gb_cuda_resolve(const char *base, int version, uint64_t flags,
 /* A library's own export tables, asked for by cuGetExportTable after the identity: returns NULL if the
  * id is none of them. Weak; the shim defines it to offer its exchange table. */
 const void *gb_cuda_own_export_table(const CUuuid *id);
+/* The same for gb_identity_t's leave. */
+void gb_cuda_leave(void);
 
 #endif

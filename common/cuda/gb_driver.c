@@ -66,6 +66,13 @@ static void identify(gb_driver_t *driver)
     const gb_identity_t *identity = table;
     driver->kind = strcmp(identity->kind, "gable-remote") == 0 ? GB_DRIVER_REMOTE : GB_DRIVER_CPU;
     driver->kind_name = identity->kind;
+    driver->leave = identity->version >= 2 ? identity->leave : NULL;
+}
+
+void gb_driver_leave(const gb_driver_t *driver)
+{
+    if (driver && driver->leave)
+        driver->leave();
 }
 
 gb_status_t gb_driver_open(const char *path, const gb_driver_t **out)

@@ -19,6 +19,7 @@ typedef struct {
     gb_driver_kind_t kind;
     const char *kind_name; /* "nvidia", "gable-cpu", "gable-remote" */
     char path[512];
+    void (*leave)(void);   /* NULL: nothing to end */
     gb_cuda_table_t table; /* no NULL: what the library lacks answers CUDA_ERROR_NOT_SUPPORTED */
 } gb_driver_t;
 
@@ -30,6 +31,10 @@ gb_status_t gb_driver_open(const char *path, const gb_driver_t **out);
  * "auto" (NVIDIA's if it finds a device, else the software device) or a path. "auto" and "nvidia" never
  * take the shim. */
 gb_status_t gb_driver_choose(const char *choice, const gb_driver_t **out);
+
+/* Ends what the driver has over the network, before the process does: leases can be given back then. Its
+ * calls fail from here on. Does nothing for other drivers and NULL. */
+void gb_driver_leave(const gb_driver_t *driver);
 
 /* Fills a table with the defaults: every entry answers CUDA_ERROR_NOT_SUPPORTED. */
 void gb_cuda_table_defaults(gb_cuda_table_t *table);

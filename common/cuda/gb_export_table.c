@@ -5,7 +5,9 @@
 #include "common/cuda/gb_identity.h"
 #include "gb_cuda_api.h"
 
-static const gb_identity_t identity = {sizeof(gb_identity_t), 1, GB_LIBCUDA_KIND, GABLE_VERSION};
+#pragma weak gb_cuda_leave
+static const gb_identity_t identity = {sizeof(gb_identity_t), 2, GB_LIBCUDA_KIND, GABLE_VERSION,
+                                       gb_cuda_leave};
 
 __attribute__((weak)) const void *gb_cuda_own_export_table(const CUuuid *id)
 {

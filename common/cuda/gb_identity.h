@@ -10,9 +10,12 @@
 
 typedef struct {
     uint32_t size;       /* of this structure in bytes */
-    uint32_t version;    /* 1 */
+    uint32_t version;    /* 2 */
     const char *kind;    /* "gable-cpu" or "gable-remote" */
     const char *release; /* version of the tree it was built from */
+    /* Version 2: ends the connections to all proxies now, as the end of the process does; every later
+     * call answers CUDA_ERROR_DEINITIALIZED. NULL where there are none. */
+    void (*leave)(void);
 } gb_identity_t;
 
 extern const CUuuid gb_identity_uuid;

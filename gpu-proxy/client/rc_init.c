@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
+#include "common/crypto/gb_crypto.h"
+#include "common/cuda/gb_cuda_default.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_call.h"
 #include "gpu-proxy/client/rc_config.h"
@@ -27,13 +29,14 @@ static void in_child(void)
 
 /* The last of the three ends that a CUDA program has (atexit handlers and the runtime's unregistering
  * come before it and may still call). */
-__attribute__((destructor)) static void at_exit(void)
+__attribute__((destructor)) void gb_cuda_leave(void)
 {
     int ready = RC_READY;
     if (!atomic_compare_exchange_strong(&rc.phase, &ready, RC_OVER))
         return;
     for (int i = 0; i < rc.session_count; i++)
         rc_session_end(rc.sessions[i]);
+    rc_progress_stop();
 }
 
 CUresult rc_check(void)
@@ -225,6 +228,7 @@ CUresult rc_connect(void)
     if (!targets)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = CUDA_ERROR_NO_DEVICE;
+    gb_crypto_outlive_exit();
     if (rc_config_targets(targets) == GB_OK)
         result = connect_targets(targets);
     else

@@ -16,6 +16,9 @@
 
 static atomic_int armed; /* a batch is or will be there */
 static int event = -1;
+static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t end_changed = PTHREAD_COND_INITIALIZER;
+static int running;
 
 void rc_progress_arm(void)
 {
@@ -25,6 +28,28 @@ void rc_progress_arm(void)
         return;
     ssize_t n = write(event, &one, sizeof(one));
     (void)n; /* a full counter wakes as well */
+}
+
+static void set_running(int value)
+{
+    pthread_mutex_lock(&end_lock);
+    running = value;
+    pthread_cond_broadcast(&end_changed);
+    pthread_mutex_unlock(&end_lock);
+}
+
+void rc_progress_stop(void)
+{
+    const uint64_t one = 1;
+    struct timespec until;
+    ssize_t n = write(event, &one, sizeof(one));
+    (void)n; /* a full counter wakes as well */
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    pthread_mutex_lock(&end_lock);
+    while (running && pthread_cond_timedwait(&end_changed, &end_lock, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&end_lock);
 }
 
 static int anything_queued(void)
@@ -63,13 +88,10 @@ static int end_of_socket(rc_session_t *session)
     return 1;
 }
 
-static void *progress(void *arg)
+static void watch(void)
 {
     struct pollfd fds[RC_SESSIONS + 1];
     int over[RC_SESSIONS] = {0}, count = rc.session_count;
-    (void)arg;
-    prctl(PR_SET_NAME, "gable-flush");
-    prctl(PR_SET_TIMERSLACK, 1000ul);
     int pause = 1 << 30;
     for (int i = 0; i < count; i++)
         if ((int)rc.sessions[i]->timeout_ms / 6 < pause)
@@ -89,13 +111,23 @@ static void *progress(void *arg)
         if (poll(fds, (nfds_t)count + 1, pause) < 0)
             continue; /* no signal comes here; whatever it is, look again */
         if (fds[0].revents && read(event, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
-            return NULL;
+            return;
         for (int i = 0; i < count; i++)
             rc_session_ping(rc.sessions[i]);
         for (int i = 0; i < count; i++)
             if (fds[i + 1].revents)
                 over[i] = end_of_socket(rc.sessions[i]);
     }
+}
+
+static void *progress(void *arg)
+{
+    (void)arg;
+    prctl(PR_SET_NAME, "gable-flush");
+    prctl(PR_SET_TIMERSLACK, 1000ul);
+    watch();
+    gb_crypto_thread_end();
+    set_running(0);
     return NULL;
 }
 
@@ -109,10 +141,13 @@ gb_status_t rc_progress_start(void)
         return gb_fail_errno(GB_ERR_IO, errno, "eventfd");
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    set_running(1);
     int error = pthread_create(&thread, NULL, progress, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
+    if (error) {
+        set_running(0);
         return gb_fail_errno(GB_ERR_IO, error, "cannot start a thread");
+    }
     pthread_detach(thread);
     for (int i = 0; i < rc.session_count; i++)
         gb_link_set_watched(gb_durable_link(rc.sessions[i]->stream));

@@ -564,7 +564,8 @@ static gb_status_t reconnect(void *arg, uint64_t received, gb_link_t **out, uint
             }
             gb_link_close(link);
         }
-        if (status != GB_ERR_LOST && status != GB_ERR_TIMEOUT)
+        if ((status != GB_ERR_LOST && status != GB_ERR_TIMEOUT) ||
+            atomic_load(&rc.phase) == RC_OVER)
             break; /* the proxy, or the session, is gone for good */
         poll(NULL, 0, pause);
         now = gb_now_ns();

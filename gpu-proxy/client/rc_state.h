@@ -304,6 +304,8 @@ void rc_session_stop_listening(rc_session_t *session, rc_waiter_t *listener);
 /* Starts the thread that flushes batches by time and notices lost peers (rc_progress.c); wakes it. */
 gb_status_t rc_progress_start(void);
 void rc_progress_arm(void);
+/* With rc.phase RC_OVER: waits until that thread has ended, but not for a dial that gets no answer. */
+void rc_progress_stop(void);
 
 /* ---- start and end (rc_init.c, rc_config.c) ---- */
 CUresult rc_connect(void);

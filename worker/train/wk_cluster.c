@@ -20,12 +20,13 @@ gb_status_t wk_cluster_open(const wk_config_t *config, uint32_t gpus, wk_cluster
     if (status == GB_OK)
         *out = c;
     else
-        wk_cluster_close(&c);
+        wk_cluster_close(&c, NULL);
     return status;
 }
 
-void wk_cluster_close(wk_cluster_t *c)
+void wk_cluster_close(wk_cluster_t *c, const gb_driver_t *driver)
 {
+    gb_driver_leave(driver); /* the proxy ends what still uses a lease */
     gb_cluster_lease_release(c->lease);
     gb_cluster_close(c->cluster);
     memset(c, 0, sizeof(*c));

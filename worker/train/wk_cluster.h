@@ -14,8 +14,9 @@ typedef struct {
 /* Connects to config->server and leases `gpus` devices (0: only the parameter shards). */
 gb_status_t wk_cluster_open(const wk_config_t *config, uint32_t gpus, wk_cluster_t *out);
 
-/* Gives the lease back and disconnects. Harmless on a zeroed struct. */
-void wk_cluster_close(wk_cluster_t *cluster);
+/* Leaves the GPUs of `driver` (NULL: none was opened), gives the lease back and disconnects. Harmless on a
+ * zeroed struct. */
+void wk_cluster_close(wk_cluster_t *cluster, const gb_driver_t *driver);
 
 /* Opens the driver of the configuration; for "remote" the lease's GPUs become devices 0..n-1 (through
  * GABLE_LEASE, a private file that is gone on return). Without a lease the environment decides. */

@@ -180,7 +180,7 @@ int wk_run(const wk_config_t *config, volatile const int *stop)
         gb_complain("%s", gb_why());
     else if (config->json)
         print_json(r);
-    wk_cluster_close(&r->cluster);
+    wk_cluster_close(&r->cluster, r->driver);
     wk_dataset_free(&r->data);
     free(r);
     return exit_code(status);

@@ -68,6 +68,8 @@ def test_two_workers_share():
             check(result["test_accuracy"] > 0.9, f"learned too little: {result}")
         with open(s.path("w1"), "rb") as one, open(s.path("w2"), "rb") as two:
             check(one.read() == two.read(), "the workers ended with other weights")
+        for worker in workers: # who leaves first and then gives the lease back is not cut off
+            check("cut" not in worker.text(), worker.text())
 
 
 def test_one_worker_two_gpus():
