@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef unsigned int CUdeviceptr_v1; /* of CUDA 2 and 3.1 */
+
 typedef unsigned long long CUdeviceptr_v2;
 
 typedef CUdeviceptr_v2 CUdeviceptr;

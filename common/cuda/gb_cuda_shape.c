@@ -91,3 +91,9 @@ CUDA_MEMCPY3D gb_box_of_peer(const CUDA_MEMCPY3D_PEER *c)
                            .Height = c->Height,
                            .Depth = c->Depth};
 }
+
+CUresult gb_cluster_check(const CUlaunchAttributeValue *value)
+{
+    bool one = value->clusterDim.x == 1 && value->clusterDim.y == 1 && value->clusterDim.z == 1;
+    return one ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}

@@ -14,6 +14,10 @@ void gb_pointer_attribute_clear(CUpointer_attribute attribute, void *data);
 /* Bytes of an element of an array; 0: not a format of plain channels, or not 1, 2 or 4 of them. */
 unsigned gb_texel_bytes(CUarray_format format, unsigned channels);
 
+/* May blocks be launched in clusters of this shape (CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)? One block is all
+ * that a cluster has here: else CUDA_ERROR_INVALID_CLUSTER_SIZE. */
+CUresult gb_cluster_check(const CUlaunchAttributeValue *value);
+
 /* The box of a copy between contexts, where its addresses tell the contexts. */
 CUDA_MEMCPY3D gb_box_of_peer(const CUDA_MEMCPY3D_PEER *peer);
 

@@ -205,7 +205,7 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
     if (!pctx || (flags & ~(unsigned)CU_CTX_FLAGS_MASK))
         return CUDA_ERROR_INVALID_VALUE;
     if (ctxCreateParams && (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     rc_lane_t *lane = rc_lane();
     if (!lane)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -216,6 +216,14 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
     if (!result)
         *pctx = rc_handle(context);
     return result;
+}
+
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+                        unsigned int flags, CUdevice dev)
+{
+    CUctxCreateParams params = {.execAffinityParams = paramsArray,
+                                .numExecAffinityParams = numParams};
+    return cuCtxCreate_v4(pctx, &params, flags, dev);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
@@ -254,7 +262,9 @@ static CUresult lane_of(rc_lane_t **out)
     if (result)
         return result;
     *out = rc_lane();
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!*out)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return (*out)->in_host ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx)

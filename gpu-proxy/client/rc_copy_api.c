@@ -1,6 +1,4 @@
 /* Entry points: copies of boxes, to and from arrays, and between devices. */
-#include <string.h>
-
 #include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_box.h"
@@ -128,91 +126,4 @@ CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr s
     if (!result)
         result = cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, NULL);
     return result ? result : cuStreamSynchronize(NULL);
-}
-
-/* ---- linear copies: of one-dimensional arrays ---- */
-
-static CUresult check_linear(CUarray handle)
-{
-    CUDA_ARRAY3D_DESCRIPTOR d;
-    CUresult result = cuArray3DGetDescriptor_v2(&d, handle);
-    if (!result && (d.Height || d.Depth))
-        result = CUDA_ERROR_INVALID_VALUE;
-    return result;
-}
-
-static CUresult from_array(CUDA_MEMCPY3D *copy, CUarray array, size_t offset)
-{
-    copy->srcMemoryType = CU_MEMORYTYPE_ARRAY;
-    copy->srcArray = array;
-    copy->srcXInBytes = offset;
-    return check_linear(array);
-}
-
-static CUresult to_array(CUDA_MEMCPY3D *copy, CUarray array, size_t offset)
-{
-    copy->dstMemoryType = CU_MEMORYTYPE_ARRAY;
-    copy->dstArray = array;
-    copy->dstXInBytes = offset;
-    return check_linear(array);
-}
-
-CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
-                         size_t ByteCount)
-{
-    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
-    CUresult result = to_array(&copy, dstArray, dstOffset);
-    if (!result)
-        result = from_array(&copy, srcArray, srcOffset);
-    return result ? result : copy_3d(&copy, NULL);
-}
-
-CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
-                         size_t ByteCount)
-{
-    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
-    CUresult result = from_array(&copy, srcArray, srcOffset);
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.dstDevice = dstDevice;
-    return result ? result : copy_3d(&copy, NULL);
-}
-
-CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
-                         size_t ByteCount)
-{
-    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
-    CUresult result = to_array(&copy, dstArray, dstOffset);
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = srcDevice;
-    return result ? result : copy_3d(&copy, NULL);
-}
-
-CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
-                              CUstream hStream)
-{
-    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
-    CUresult result = from_array(&copy, srcArray, srcOffset);
-    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
-    copy.dstHost = dstHost;
-    return result ? result : copy_3d(&copy, hStream);
-}
-
-CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
-{
-    return cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, NULL);
-}
-
-CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
-                              size_t ByteCount, CUstream hStream)
-{
-    CUDA_MEMCPY3D copy = rc_box_row(ByteCount);
-    CUresult result = to_array(&copy, dstArray, dstOffset);
-    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
-    copy.srcHost = srcHost;
-    return result ? result : copy_3d(&copy, hStream);
-}
-
-CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
-{
-    return cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, NULL);
 }

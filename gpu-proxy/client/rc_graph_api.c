@@ -371,11 +371,14 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-    if (!instantiateParams)
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = rc_check();
+    if (!result && !instantiateParams)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result)
+        return result;
     instantiateParams->hErrNode_out = NULL;
-    CUresult result = instantiate(phGraphExec, hGraph, instantiateParams->flags,
-                                  &instantiateParams->hErrNode_out);
+    result = instantiate(phGraphExec, hGraph, instantiateParams->flags,
+                         &instantiateParams->hErrNode_out);
     instantiateParams->result_out = !result ? CUDA_GRAPH_INSTANTIATE_SUCCESS
                                     : instantiateParams->hErrNode_out
                                         ? CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED
@@ -496,8 +499,12 @@ CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy,
                             unsigned int initialRefcount, unsigned int flags)
 {
-    if (!object_out || !destroy || !initialRefcount || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = rc_check();
+    if (!result &&
+        (!object_out || !destroy || !initialRefcount || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result)
+        return result;
     rc_user_t *user = calloc(1, sizeof(*user));
     rc_object_t *object = user ? rc_object_new(RC_USER, NULL, NULL) : NULL;
     if (!object) {

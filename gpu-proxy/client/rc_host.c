@@ -241,7 +241,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
     if (!result)
         result = rc_capture_enter(&call, &captured);
     if (!result && captured) /* graphs have host functions, but no callbacks */
-        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        result = rc_capture_refuse(&call);
     if (result)
         return result;
     rc_host_t host = {.callback = callback, .stream = hStream, .data = userData, .once = 1};

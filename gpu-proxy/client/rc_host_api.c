@@ -155,8 +155,9 @@ CUresult cuMemHostUnregister(void *p)
 
 CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
+    rc_call_t call;
     rc_block_t block;
-    CUresult result = rc_check();
+    CUresult result = rc_begin_in_context(&call);
     if (result)
         return result;
     if (!pFlags || !rc_block_find((uint64_t)(uintptr_t)p, &block) || block.kind != RC_BLOCK_HOST)

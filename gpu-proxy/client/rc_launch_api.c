@@ -1,6 +1,7 @@
 /* Launches. All that CUDA reports at the call is found here; the frame then needs no answer. */
 #include <string.h>
 
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_launch.h"
@@ -191,13 +192,13 @@ static CUresult read_attributes(const CUlaunchConfig *config, px_wire_launch_t *
 {
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *a = &config->attrs[i];
+        CUresult result = CUDA_SUCCESS;
         switch (a->id) {
         case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
             l->cooperative = a->value.cooperative != 0;
             break;
         case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-            if (a->value.clusterDim.x * a->value.clusterDim.y * a->value.clusterDim.z > 1)
-                return CUDA_ERROR_NOT_SUPPORTED;
+            result = gb_cluster_check(&a->value);
             break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
@@ -206,6 +207,8 @@ static CUresult read_attributes(const CUlaunchConfig *config, px_wire_launch_t *
         default:
             break;
         }
+        if (result)
+            return result;
     }
     return CUDA_SUCCESS;
 }

@@ -328,9 +328,11 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
     CUmodule module;
-    if (!name || (!dptr && !bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuLibraryGetModule(&module, library);
+    CUresult result = rc_check();
+    if (!result && (!name || (!dptr && !bytes)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        result = cuLibraryGetModule(&module, library);
     return result ? result : cuModuleGetGlobal_v2(dptr, bytes, module, name);
 }
 
@@ -338,9 +340,11 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
 CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
 {
     CUmodule module;
-    if (!fptr || !symbol)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuLibraryGetModule(&module, library);
+    CUresult result = rc_check();
+    if (!result && (!fptr || !symbol))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        result = cuLibraryGetModule(&module, library);
     return result ? result : CUDA_ERROR_NOT_FOUND;
 }
 

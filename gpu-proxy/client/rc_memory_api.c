@@ -55,7 +55,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     rc_call_t call;
     rc_block_t block;
-    CUresult result = rc_begin(&call);
+    CUresult result = rc_begin_in_context(&call);
     if (result || dptr == 0)
         return result;
     result = rc_capture_unsafe();
@@ -316,8 +316,9 @@ CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int u
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
+    rc_call_t call;
     rc_block_t block;
-    CUresult result = rc_check();
+    CUresult result = rc_begin_in_context(&call);
     if (result)
         return result;
     if (!rc_block_find(dptr, &block))

@@ -195,9 +195,11 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUme
 {
     rc_pool_t *found;
     int can;
-    if (!flags || !location)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = find(memPool, flags, &found);
+    CUresult result = rc_check();
+    if (!result && (!flags || !location))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        result = find(memPool, flags, &found);
     if (!result)
         result = reaches(rc_pool_device(found), location, &can);
     if (!result)
@@ -248,8 +250,11 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 static CUresult of_location(const CUmemLocation *location, CUmemAllocationType type,
                             CUdevice *device)
 {
-    if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = rc_check();
+    if (!result && (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result)
+        return result;
     if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_NOT_SUPPORTED;
     *device = location->id;

@@ -74,7 +74,10 @@ def client_stub(sym):
     out.append(f"    uint64_t args[{max(count, 1)}] = {{0}};\n")
     if outputs(sym):
         out.append(f"    uint64_t outs[{len(outputs(sym))}] = {{0}};\n")
-    out.append("    rc_call_t call;\n    CUresult result = rc_begin(&call);\n")
+    # What reaches memory needs a current context, whatever the stream.
+    memory = any(p.note_arg("range") or p.note_arg("rows") for p in inputs(sym))
+    begin = "rc_begin_in_context" if memory else "rc_begin"
+    out.append(f"    rc_call_t call;\n    CUresult result = {begin}(&call);\n")
     for p in outputs(sym):
         out.append(f"    if (!result && !{p.name})\n        result = CUDA_ERROR_INVALID_VALUE;\n")
     for i, p in enumerate(inputs(sym)):

@@ -1,4 +1,5 @@
 /* Entry points: contexts, primary contexts, limits, and what has no effect on a CPU. */
+#include <stdatomic.h>
 
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_capture.h"
@@ -506,4 +507,20 @@ CUresult cuCtxResetPersistingL2Cache(void)
 {
     cpu_context_t *context;
     return cpu_thread_context(&context);
+}
+
+/* What a network card writes into this machine's memory is seen by all: a fence is all that is left to do. */
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope)
+{
+    cpu_context_t *context;
+    CUresult result = cpu_thread_context(&context);
+    if (result)
+        return result;
+    if (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
+        (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
+         scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES))
+        return CUDA_ERROR_INVALID_VALUE;
+    atomic_thread_fence(memory_order_seq_cst);
+    return CUDA_SUCCESS;
 }

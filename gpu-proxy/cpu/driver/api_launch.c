@@ -1,4 +1,5 @@
 /* Entry points: functions, their attributes, occupancy and launches. */
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_launch.h"
@@ -358,13 +359,13 @@ static CUresult read_attributes(const CUlaunchConfig *config, cpu_shape_of_launc
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttributeValue *value = &config->attrs[i].value;
+        CUresult result = CUDA_SUCCESS;
         switch ((int)config->attrs[i].id) {
         case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
             shape->cooperative = value->cooperative != 0;
             break;
         case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-            if (value->clusterDim.x * value->clusterDim.y * value->clusterDim.z > 1)
-                return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+            result = gb_cluster_check(value);
             break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
@@ -373,6 +374,8 @@ static CUresult read_attributes(const CUlaunchConfig *config, cpu_shape_of_launc
         default:
             break;
         }
+        if (result)
+            return result;
     }
     return CUDA_SUCCESS;
 }

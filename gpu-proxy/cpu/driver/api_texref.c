@@ -179,6 +179,15 @@ CUresult cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr
     return end(ref, &binding);
 }
 
+static bool covers_rows(CUdeviceptr at, const CUDA_ARRAY_DESCRIPTOR *d, size_t pitch,
+                        unsigned texel)
+{
+    return d->Width && d->Height && d->Width <= CPU_TEX_2D_LINEAR_WIDTH &&
+           d->Height <= CPU_TEX_2D_LINEAR_HEIGHT && pitch <= CPU_TEX_2D_LINEAR_PITCH &&
+           pitch >= d->Width * texel &&
+           cpu_memory_covers(CPU_MEMORY_ANY, at, (d->Height - 1) * pitch + d->Width * texel);
+}
+
 CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc,
                                  CUdeviceptr dptr, size_t Pitch)
 {
@@ -190,7 +199,8 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *
     if (result)
         return result;
     if (!desc || dptr % CPU_TEX_ALIGN || Pitch % CPU_TEX_PITCH_ALIGN ||
-        cpu_array_format(desc->Format, desc->NumChannels, &image, &is_float))
+        cpu_array_format(desc->Format, desc->NumChannels, &image, &is_float) ||
+        !covers_rows(dptr, desc, Pitch, image.bytes))
         return refuse(ref);
     memset(&binding.resource, 0, sizeof(binding.resource));
     binding.resource.resType = CU_RESOURCE_TYPE_PITCH2D;
@@ -517,4 +527,36 @@ CUresult cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
         return CUDA_ERROR_INVALID_VALUE;
     *phArray = b.resource.res.array.hArray;
     return CUDA_SUCCESS;
+}
+
+/* ---- in the form of CUDA 2, with addresses of 32 bits (common/cuda/gb_cuda_narrow.c) ---- */
+
+CUresult cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
+{
+    CUdeviceptr at = 0;
+    CUresult result = cuTexRefGetAddress_v2(pdptr ? &at : NULL, hTexRef);
+    if (!result && at > UINT32_MAX)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (!result)
+        *pdptr = (CUdeviceptr_v1)at;
+    return result;
+}
+
+CUresult cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr,
+                            unsigned int bytes)
+{
+    size_t offset = 0;
+    CUresult result = cuTexRefSetAddress_v2(ByteOffset ? &offset : NULL, hTexRef, dptr, bytes);
+    if (!result && ByteOffset)
+        *ByteOffset = (unsigned)offset; /* less than the alignment of textures */
+    return result;
+}
+
+CUresult cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc,
+                              CUdeviceptr_v1 dptr, unsigned int Pitch)
+{
+    if (!desc)
+        return cuTexRefSetAddress2D_v3(hTexRef, NULL, dptr, Pitch);
+    CUDA_ARRAY_DESCRIPTOR wide = {desc->Width, desc->Height, desc->Format, desc->NumChannels};
+    return cuTexRefSetAddress2D_v3(hTexRef, &wide, dptr, Pitch);
 }

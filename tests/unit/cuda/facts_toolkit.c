@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#define __CUDA_API_VERSION_INTERNAL /* the forms of older versions too */
 #include <cuda.h>
 #include <cudaProfiler.h>
 

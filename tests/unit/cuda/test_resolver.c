@@ -90,7 +90,7 @@ static void what_is_not_done(void **state)
     CUresult (*graphics)(void) = (CUresult(*)(void))dlsym(library, "cuGraphicsMapResources");
     assert_non_null(graphics);
     assert_int_equal(graphics(), CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(driver->table.cuDeviceGetLuid(NULL, NULL, 0), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(driver->table.cuMemMapArrayAsync(NULL, 0, NULL), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 static void before_init(void **state)

@@ -113,6 +113,18 @@ static void linear_copies(void **state)
     OK(cu->cuMemcpyAtoHAsync_v2(to, a, 4, 400, stream));
     OK(cu->cuStreamSynchronize(stream));
     assert_memory_equal(to, from, 400);
+    /* In the thread's own stream. */
+    OK(cu->cuMemcpyHtoA_v2(a, 0, from, N));
+    OK(cu->cuMemcpyAtoA_v2_ptds(b, 0, a, 0, N));
+    OK(cu->cuMemcpyAtoD_v2_ptds(memory, b, 0, N));
+    OK(cu->cuMemcpyDtoA_v2_ptds(a, 400, memory, 400));
+    OK(cu->cuMemcpyAtoHAsync_v2(to, a, 0, N, CU_STREAM_PER_THREAD));
+    OK(cu->cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(to[i], pattern(i >= 400 && i < 800 ? i - 400 : i));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuMemcpyAtoA_v2_ptds(b, 0, a, N, 4));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuMemcpyAtoD_v2_ptds(memory, flat, 0, 4));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cu->cuMemcpyDtoA_v2_ptds(NULL, 0, memory, 4));
     FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuMemcpyHtoA_v2(a, 4, from, N));
     FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuMemcpyHtoA_v2(a, 2, from, 4)); /* half a texel */
     FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuMemcpyHtoA_v2(a, ~(size_t)3, from, 8));

@@ -293,6 +293,15 @@ static void launches(void **state)
     things_t t;
     void *params[8] = {NULL}, *extra[] = {CU_LAUNCH_PARAM_END};
     CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, NULL, NULL, 1};
+    CUlaunchAttribute two = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                             .value.clusterDim = {2, 1, 1}};
+    CUlaunchAttribute none = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                              .value.clusterDim = {0, 1, 1}};
+    CUlaunchConfig twos = {2, 1, 1, 1, 1, 1, 0, NULL, &two, 1},
+                   nones = {2, 1, 1, 1, 1, 1, 0, NULL, &none, 1};
+    CUlaunchConfig plain = {2, 1, 1, 1, 1, 1, 0, NULL, NULL, 0},
+                   flat = {2, 1, 1, 1, 0, 1, 0, NULL, NULL, 0};
+    CUlaunchConfig vast = {2, 1, 1, UINT32_MAX, UINT32_MAX, UINT32_MAX, 0, NULL, NULL, 0};
     CUdeviceptr at;
     CUfunction f;
     CUmodule m;
@@ -331,6 +340,8 @@ static void launches(void **state)
             cuLaunchKernel(t.gather, 1, 1, 1, 1, 1, 1, 0, t.stream, NULL, extra)),
         ROW(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx(NULL, t.function, NULL, NULL)),
         ROW(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx(&config, t.function, NULL, NULL)),
+        ROW(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&twos, t.function, NULL, NULL)),
+        ROW(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&nones, t.function, NULL, NULL)),
         ROW(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
             cuLaunchCooperativeKernel(t.function, 100000, 1, 1, 1, 1, 1, 0, t.stream, NULL)),
         ROW(CUDA_ERROR_INVALID_VALUE, cuFuncGetAttribute(NULL, 0, t.function)),
@@ -361,6 +372,21 @@ static void launches(void **state)
             cuOccupancyMaxPotentialBlockSize(&i, NULL, t.function, NULL, 0, 0)),
         ROW(CUDA_ERROR_INVALID_VALUE,
             cuOccupancyAvailableDynamicSMemPerBlock(NULL, t.function, 1, 32)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveClusters(NULL, t.function, &plain)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveClusters(&i, t.function, NULL)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveClusters(&i, t.function, &config)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveClusters(&i, t.function, &flat)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveClusters(&i, t.function, &vast)),
+        ROW(CUDA_ERROR_INVALID_HANDLE, cuOccupancyMaxActiveClusters(&i, NULL, &plain)),
+        ROW(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+            cuOccupancyMaxActiveClusters(&i, t.function, &plain)), /* none is said */
+        ROW(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuOccupancyMaxActiveClusters(&i, t.function, &twos)),
+        ROW(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuOccupancyMaxActiveClusters(&i, t.function, &nones)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxPotentialClusterSize(NULL, t.function, &plain)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxPotentialClusterSize(&i, t.function, NULL)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxPotentialClusterSize(&i, t.function, &flat)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxPotentialClusterSize(&i, t.function, &vast)),
+        ROW(CUDA_ERROR_INVALID_HANDLE, cuOccupancyMaxPotentialClusterSize(&i, NULL, &plain)),
         ROW(CUDA_ERROR_INVALID_VALUE, cuModuleGetFunction(NULL, t.module, "nothing")),
         ROW(CUDA_ERROR_INVALID_VALUE, cuModuleGetFunction(&f, t.module, NULL)),
         ROW(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&f, t.module, "")),

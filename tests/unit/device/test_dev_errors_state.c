@@ -34,11 +34,14 @@ static int nothing_works_before_init(void)
 static int setup(void **state)
 {
     const gb_driver_t *driver;
+    const char *path = getenv("GABLE_TEST_DRIVER");
     (void)state;
     setenv("GABLE_CPU_THREADS", "2", 0);
     setenv("GABLE_CPU_MEMORY", "256M", 0);
     setenv("GABLE_LOG", "error", 1);
-    if (gb_driver_open(GABLE_BUILD_DIR "/lib/gable/cpu/libcuda.so.1", &driver) != GB_OK)
+    if (!path)
+        path = GABLE_BUILD_DIR "/lib/gable/cpu/libcuda.so.1";
+    if (gb_driver_open(path, &driver) != GB_OK)
         return -1;
     cu = &driver->table;
     return nothing_works_before_init() || cu->cuInit(1) != CUDA_ERROR_INVALID_VALUE ||
@@ -98,6 +101,10 @@ static void without_a_context(void **state)
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetStreamPriorityRange(&low, &high)),
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuCtxResetPersistingL2Cache()),
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuCtxAttach(&context, 0)),
+        ROW(CUDA_ERROR_INVALID_CONTEXT, cuFlushGPUDirectRDMAWrites(0, 100)),
+        ROW(CUDA_ERROR_INVALID_CONTEXT, cuOccupancyMaxActiveClusters(&low, NULL, NULL)),
+        ROW(CUDA_ERROR_INVALID_CONTEXT, cuOccupancyMaxPotentialClusterSize(&low, NULL, NULL)),
+        ROW(CUDA_ERROR_INVALID_CONTEXT, cuMemGetHandleForAddressRange(&low, d, 4096, 1, 0)),
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuModuleLoad(&module, "/nonexistent")),
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuModuleLoadData(&module, device_kernels)),
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuModuleLoadDataEx(&module, device_kernels, 0, NULL, NULL)),
@@ -154,7 +161,6 @@ static void without_a_context(void **state)
             cuLaunchCooperativeKernel((CUfunction)16, 1, 1, 1, 1, 1, 1, 0, NULL, NULL)),
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuMemAllocAsync(&ptr, 64, NULL)),
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuMemFreeAsync(d, NULL)),
-        ROW(CUDA_ERROR_INVALID_CONTEXT, cuIpcGetMemHandle(&ipc, d)),
         ROW(CUDA_SUCCESS, cuCtxGetCurrent(&context)), /* none is an answer */
         ROW(CUDA_SUCCESS, cuCtxSetCurrent(NULL)),
         ROW(CUDA_SUCCESS,
@@ -162,6 +168,8 @@ static void without_a_context(void **state)
         ROW(CUDA_SUCCESS, cuLibraryUnload(library)),
     };
     CHECK(rows);
+    if (!device_is_remote())
+        FAILS(CUDA_ERROR_INVALID_CONTEXT, cu->cuIpcGetMemHandle(&ipc, d));
     assert_null(context);
 }
 
@@ -236,10 +244,8 @@ static void in_a_captured_stream(void **state)
         if (result != expected)
             fail_msg("call %d in a capture: %d instead of %d", i, (int)result, (int)expected);
         result = cu->cuStreamEndCapture(stream, &graph);
-        if (i < CALLS - 1) {
-            assert_int_equal(result, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-            assert_null(graph);
-        }
+        if (i < CALLS - 1 && (result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || graph))
+            fail_msg("the capture with call %d ends with %d", i, (int)result);
         if (graph)
             OK(cu->cuGraphDestroy(graph));
         OK(cu->cuStreamDestroy_v2(stream));

@@ -71,6 +71,13 @@ static void of_devices(void **state)
             cuDeviceGetTexture1DLinearMaxWidth(&size, (CUarray_format)99, 1, 0)),
         ROW(CUDA_ERROR_INVALID_DEVICE,
             cuDeviceGetTexture1DLinearMaxWidth(&size, CU_AD_FORMAT_FLOAT, 1, 99)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuDeviceGetLuid(NULL, &flags, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuDeviceGetLuid(name, NULL, 0)),
+        ROW(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetLuid(name, &flags, 99)),
+        ROW(CUDA_ERROR_NOT_SUPPORTED, cuDeviceGetLuid(name, &flags, 0)), /* but on Windows */
+        ROW(CUDA_ERROR_NOT_SUPPORTED, cuProfilerInitialize("in", "out", CU_OUT_CSV)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuDeviceTotalMem(NULL, 0)),
+        ROW(CUDA_ERROR_INVALID_DEVICE, cuDeviceTotalMem(&flags, 99)),
         ROW(CUDA_ERROR_INVALID_VALUE, cuDevicePrimaryCtxRetain(NULL, 0)),
         ROW(CUDA_ERROR_INVALID_DEVICE, cuDevicePrimaryCtxRetain(&context, 99)),
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease_v2(0)),
@@ -92,7 +99,7 @@ static void of_devices(void **state)
 
 static void of_contexts(void **state)
 {
-    CUcontext mine = *state;
+    CUcontext mine = *state, other;
     CUlimit no_limit = (CUlimit)99;
     size_t size;
     unsigned flags;
@@ -110,6 +117,13 @@ static void of_contexts(void **state)
         ROW(CUDA_ERROR_INVALID_VALUE, cuCtxSetCacheConfig((CUfunc_cache)9)),
         ROW(CUDA_ERROR_INVALID_VALUE, cuCtxGetSharedMemConfig(NULL)),
         ROW(CUDA_ERROR_INVALID_VALUE, cuCtxSetSharedMemConfig((CUsharedconfig)9)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuFlushGPUDirectRDMAWrites(1, 100)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuFlushGPUDirectRDMAWrites(0, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuFlushGPUDirectRDMAWrites(0, 101)),
+        ROW(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, cuCtxCreate_v3(&other, &affinity, 1, 0, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuCtxCreate_v3(NULL, NULL, 0, 0, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuCtxCreate_v3(&other, NULL, 0, 0x7000, 0)),
+        ROW(CUDA_ERROR_INVALID_DEVICE, cuCtxCreate_v3(&other, NULL, 0, 0, 99)),
         ROW(CUDA_ERROR_INVALID_VALUE, cuCtxGetApiVersion(mine, NULL)),
         ROW(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetApiVersion((CUcontext)16, &flags)),
         ROW(CUDA_ERROR_INVALID_VALUE, cuCtxGetId(mine, NULL)),

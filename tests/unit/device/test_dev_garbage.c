@@ -55,6 +55,7 @@ static void nothing_but_zeros(void **state)
                                        "cuDeviceGraphMemTrim",
                                        "cuProfilerStart",
                                        "cuProfilerStop",
+                                       "cuMemFree",
                                        "cuMemFree_v2",
                                        "cuMemFreeHost",
                                        "cuCtxPopCurrent_v2",

@@ -246,14 +246,18 @@ static void launches_take_a_configuration(void **state)
     config.gridDimX = 65; /* 32 of a core can be under way at the same time */
     FAILS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
           cu->cuLaunchKernelEx(&config, add, params, NULL));
+    config.gridDimX = 2;
+    attributes[1] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                        .value.clusterDim = {1, 1, 1}};
+    OK(cu->cuLaunchKernelEx(&config, add, params, NULL)); /* as every block is */
     attributes[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
     FAILS(CUDA_ERROR_NOT_SUPPORTED, cu->cuLaunchKernelEx(&config, add, params, NULL));
     FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuLaunchKernelEx(NULL, add, params, NULL));
     OK(cu->cuCtxSynchronize_v2(NULL));
-    assert_int_equal(*(uint32_t *)words, 128);
+    assert_int_equal(*(uint32_t *)words, 192);
     OK(cu->cuLaunchCooperativeKernel(add, 2, 1, 1, 64, 1, 1, 0, NULL, params));
     OK(cu->cuCtxSynchronize_v2(NULL));
-    assert_int_equal(*(uint32_t *)words, 256);
+    assert_int_equal(*(uint32_t *)words, 320);
 }
 
 static void library_kernels_launch_in_any_context(void **state)

@@ -168,6 +168,44 @@ static void occupancy_counts_blocks_under_way(void **state)
           cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, one, 0, 0));
 }
 
+/* A cluster is a block: what a launch takes is what is counted. */
+static void clusters_have_one_block(void **state)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                   .value.clusterDim = {1, 1, 1}};
+    CUlaunchConfig config = {8, 1, 1, 64, 4, 1, 0, NULL, &attribute, 1};
+    CUcontext other;
+    int size, clusters, blocks, cores, has;
+    (void)state;
+    OK(cu->cuDeviceGetAttribute(&cores, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    OK(cu->cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0));
+    assert_int_equal(has, 0);
+    OK(cu->cuOccupancyMaxPotentialClusterSize(&size, one, &config));
+    assert_int_equal(size, 1);
+    OK(cu->cuOccupancyMaxActiveClusters(&clusters, one, &config));
+    OK(cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, one, 256, 0));
+    assert_int_equal(clusters, cores * blocks);
+    config.sharedMemBytes = 40 << 10;
+    OK(cu->cuOccupancyMaxActiveClusters(&clusters, one, &config));
+    assert_int_equal(clusters, cores * 4);
+    config.sharedMemBytes = 1 << 20; /* no room for even one */
+    OK(cu->cuOccupancyMaxPotentialClusterSize(&size, one, &config));
+    assert_int_equal(size, 0);
+    OK(cu->cuOccupancyMaxActiveClusters(&clusters, one, &config));
+    assert_int_equal(clusters, 0);
+    /* The stream's context counts. */
+    config.sharedMemBytes = 0;
+    OK(cu->cuStreamCreate(&config.hStream, 0));
+    OK(cu->cuCtxCreate_v2(&other, 0, 0));
+    OK(cu->cuOccupancyMaxPotentialClusterSize(&size, one, &config));
+    assert_int_equal(size, 1);
+    CUcontext current;
+    OK(cu->cuCtxGetCurrent(&current));
+    assert_ptr_equal(current, other);
+    OK(cu->cuCtxDestroy_v2(other));
+    OK(cu->cuStreamDestroy_v2(config.hStream));
+}
+
 static void unloading_ends_the_handles(void **state)
 {
     CUfunction function;
@@ -299,6 +337,7 @@ int main(void)
         IN_MODULE(variables_are_initialised_and_addressable),
         IN_MODULE(attributes_are_told_and_set),
         IN_MODULE(occupancy_counts_blocks_under_way),
+        IN_MODULE(clusters_have_one_block),
         IN_MODULE(unloading_ends_the_handles),
         IN_MODULE(bad_images_say_why),
         IN_MODULE(modules_come_from_files),

@@ -134,6 +134,8 @@ static void memory_is_read_through_references(void **state)
     CUmodule module;
     CUtexref ref;
     CUdeviceptr source, memory, told;
+    CUdeviceptr_v1 narrow;
+    const CUDA_ARRAY_DESCRIPTOR_v1 narrow_rows = {N, 1, CU_AD_FORMAT_FLOAT, 1};
     CUarray none;
     size_t offset = 7;
     (void)state;
@@ -153,6 +155,11 @@ static void memory_is_read_through_references(void **state)
     OK(cu->cuTexRefGetAddress_v2(&told, ref));
     assert_int_equal(told, source);
     FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuTexRefGetArray(&none, ref));
+    /* In the form of CUDA 2: device memory lies beyond 32 bits. */
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cu->cuTexRefGetAddress(&narrow, ref));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuTexRefSetAddress(&narrow, ref, (unsigned)source, N * 2));
+    FAILS(CUDA_ERROR_INVALID_VALUE,
+          cu->cuTexRefSetAddress2D(ref, &narrow_rows, (unsigned)source, N * 4));
     FAILS(CUDA_ERROR_INVALID_VALUE, cu->cuTexRefSetAddress_v2(NULL, ref, source + 16, N));
     OK(cu->cuTexRefSetAddress_v2(&offset, ref, source + 16, N * 4));
     assert_int_equal(offset, 16); /* to be added by the kernel */
