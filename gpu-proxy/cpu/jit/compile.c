@@ -135,6 +135,9 @@ static gb_status_t optimise(job_t *job)
         LLVMDisposeErrorMessage(message);
         return st;
     }
+    if (gen->avx512) {
+        gen_part_merges(gen);
+    }
     return GB_OK;
 }
 

@@ -151,6 +151,9 @@ val_t gen_unlikely(cpu_gen_t *gen, val_t branch);
 
 void gen_yield_hint(cpu_gen_t *gen); /* gen_yield.c: nanosleep */
 
+/* gen_merge.c: keeps LLVM from what it does wrong; of the function behind the passes, for AVX-512 */
+void gen_part_merges(cpu_gen_t *gen);
+
 /* ---- gen_value.c ---- */
 type_t gen_type(cpu_gen_t *gen, unsigned ptx_type);
 type_t gen_int(cpu_gen_t *gen, unsigned bits);
