@@ -9,7 +9,8 @@
  * may use again once it has destroyed them; functions have numbers that the session gives. Device
  * addresses are the same on both sides.
  *
- * A notice is a frame to the client that answers none of its own; it has no flags.
+ * A notice is a frame to the client that answers none of its own; it has no flags, but for GB_FRAME_MORE on
+ * pieces of a copy that nobody waits for.
  *
  * A reply has GB_FRAME_REPLY and begins with px_wire_result_t. GB_FRAME_ERROR beside it says that the
  * result is a late error of an earlier call and sticks to the context. GB_FRAME_MORE marks pieces of a
@@ -20,7 +21,7 @@
 #include <stdint.h>
 
 enum {
-    PX_WIRE_VERSION = 2,            /* of everything in this file and of the catalogue's numbers */
+    PX_WIRE_VERSION = 3,            /* of everything in this file and of the catalogue's numbers */
     PX_WIRE_PIECE = 256 << 10,      /* bytes of bulk in one frame */
     PX_WIRE_MAX = (1 << 20) + 4096, /* longest payload, either way */
     PX_WIRE_INLINE = 8 << 10,       /* copies up to this size ride in the batch */
@@ -49,6 +50,8 @@ enum {
     PX_OP_OUTPUT,   /* notice to the client: px_wire_output_t, text that kernels have printed */
     PX_OP_BOX_UP,   /* async: px_wire_box_t, bytes: packed rows to its dst */
     PX_OP_BOX_DOWN, /* reply: px_wire_box_t -> pieces: packed rows of its src */
+    PX_OP_DOWN, /* async: px_wire_down_t -> later pieces, whose frames' sequence is the token, and then */
+    PX_OP_DOWN_DONE, /* notice to the client: u64 token: all its bytes were sent */
     PX_OP_END,
 };
 
@@ -77,6 +80,8 @@ typedef struct {
     int32_t driver_version;
     uint32_t
         timeout_ms; /* of silence after which the session ends: the client pings three times in it */
+    uint32_t late_copies; /* 1: PX_OP_DOWN can be used */
+    uint32_t reserved;
 } px_wire_welcome_t;
 
 typedef struct {
@@ -111,6 +116,12 @@ typedef struct {
     uint64_t size;
     uint64_t stream;
 } px_wire_copy_t;
+
+/* A copy to page-locked memory, which the client knows the token of. */
+typedef struct {
+    px_wire_copy_t copy; /* dst: not used */
+    uint64_t token;      /* less than 2^32 */
+} px_wire_down_t;
 
 /* A side of a box: device memory (of its first byte) or an array (and a place in it). */
 typedef struct {

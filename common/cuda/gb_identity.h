@@ -20,5 +20,6 @@ typedef struct {
 
 extern const CUuuid gb_identity_uuid;
 extern const CUuuid gb_exchange_uuid;
+extern const CUuuid gb_beside_uuid;
 
 #endif

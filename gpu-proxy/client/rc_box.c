@@ -8,6 +8,7 @@
 #include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_array.h"
+#include "gpu-proxy/client/rc_down.h"
 #include "gpu-proxy/client/rc_shared.h"
 
 enum { BAND = 4 << 20 }; /* bytes that wait here on their way between two sessions or into rows */
@@ -59,6 +60,7 @@ static CUresult place_in_memory(rc_side_t *side, CUmemorytype type, const rc_box
     if (type == CU_MEMORYTYPE_DEVICE && !device)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device) {
+        rc_down_settle(first, end - first);
         side->host = (uint8_t *)(uintptr_t)first;
         return CUDA_SUCCESS;
     }

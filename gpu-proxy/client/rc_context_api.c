@@ -4,7 +4,9 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_down.h"
 #include "gpu-proxy/client/rc_graph_memory.h"
+#include "gpu-proxy/client/rc_host.h"
 #include "gpu-proxy/client/rc_pool.h"
 #include "gpu-proxy/client/rc_shared.h"
 
@@ -23,11 +25,25 @@ static rc_object_t *new_context(rc_device_t *device, int primary, unsigned flags
     return context;
 }
 
+/* The session must not wait for this side when it ends the context: what its streams have for host functions
+ * and page-locked memory comes first. After a fault nothing does. */
+static void let_come(rc_object_t *context)
+{
+    rc_lane_t *lane = rc_lane();
+    rc_waiter_t waiter = {0};
+    if (!lane || !rc_host_busy(context->session))
+        return;
+    (void)rc_send_and_wait(context->session, lane, context, GB_OP_cuCtxSynchronize, NULL, 0, NULL,
+                           0, &waiter);
+    rc_waiter_done(&waiter);
+}
+
 /* Everything that belongs to the context ends with it. */
 static void forget(rc_object_t *context)
 {
     rc_capture_forget_context(context);
     rc_objects_drop(context);
+    rc_down_forget_context(context);
     rc_blocks_drop(context);
     rc_textures_drop(context);
     rc_pool_forget_context(context);
@@ -106,6 +122,8 @@ static CUresult release(rc_device_t *device)
     if (!context)
         return result;
     device->primary = NULL;
+    if (!result)
+        let_come(context);
     uint64_t number = context->number;
     int mine = rc_object_kill(context);
     forget(context);
@@ -181,6 +199,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     result = begin_at(&call, device->session);
     if (!result) {
         uint64_t args[2] = {device->index, device->primary ? device->primary->number : 0};
+        if (device->primary)
+            let_come(device->primary);
         result = rc_ask(&call, GB_OP_cuDevicePrimaryCtxReset_v2, args, 2, NULL, 0);
         if (device->primary)
             end_context(device->primary);
@@ -243,6 +263,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     rc_lane_t *lane = rc_lane();
     if (!lane)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    let_come(context);
     if (!rc_object_kill(context))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (rc_lane_current(lane) == ctx)

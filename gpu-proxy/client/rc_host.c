@@ -23,6 +23,7 @@ typedef struct rc_hosts {
     uint64_t expected; /* calls to come, those in the queue included */
     rc_waiter_t listener;
     int listening;
+    int running; /* the session has not been told the end of it yet */
     pthread_cond_t more;
 } hosts_t;
 
@@ -139,12 +140,14 @@ static void *serve(void *arg)
     for (call_t *call = lane ? next_call(h) : NULL; call; call = next_call(h)) {
         rc_host_t host = known[call->token - 1];
         h->expected -= h->expected > 0;
+        h->running = 1;
         if (host.once)
             memset(&known[call->token - 1], 0, sizeof(*known));
         pthread_mutex_unlock(&lock);
         run(h, lane, &host, call);
         free(call);
         pthread_mutex_lock(&lock);
+        h->running = 0;
     }
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -177,16 +180,54 @@ static CUresult start(rc_session_t *session)
     return CUDA_SUCCESS;
 }
 
-CUresult rc_host_expect(rc_session_t *session, unsigned runs)
+static CUresult expect(rc_session_t *session, unsigned runs, int wake)
 {
     pthread_mutex_lock(&lock);
     CUresult result = hosts[session->number] ? CUDA_SUCCESS : start(session);
     if (!result) {
         hosts[session->number]->expected += runs;
-        pthread_cond_signal(&hosts[session->number]->more);
+        if (wake)
+            pthread_cond_signal(&hosts[session->number]->more);
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+CUresult rc_host_expect(rc_session_t *session, unsigned runs)
+{
+    return expect(session, runs, 1);
+}
+
+CUresult rc_host_await(rc_session_t *session)
+{
+    return expect(session, 1, 0);
+}
+
+void rc_host_wake(rc_session_t *session)
+{
+    pthread_mutex_lock(&lock);
+    hosts_t *h = hosts[session->number];
+    if (h && h->expected)
+        pthread_cond_signal(&h->more);
+    pthread_mutex_unlock(&lock);
+}
+
+int rc_host_busy(rc_session_t *session)
+{
+    pthread_mutex_lock(&lock);
+    const hosts_t *h = hosts[session->number];
+    int busy = h && (h->expected > 0 || h->running);
+    pthread_mutex_unlock(&lock);
+    return busy;
+}
+
+void rc_host_came(rc_session_t *session)
+{
+    pthread_mutex_lock(&lock);
+    hosts_t *h = hosts[session->number];
+    if (h && h->expected > 0 && --h->expected == 0 && h->listening)
+        rc_session_stop_listening(session, &h->listener);
+    pthread_mutex_unlock(&lock);
 }
 
 /* ---- entry points ---- */

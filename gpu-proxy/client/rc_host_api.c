@@ -4,6 +4,7 @@
 
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_down.h"
 #include "gpu-proxy/client/rc_mirror.h"
 #include "gpu-proxy/client/rc_shared.h"
 
@@ -11,6 +12,7 @@
 CUresult rc_shared_release(const rc_block_t *block)
 {
     CUresult result = CUDA_SUCCESS;
+    rc_down_settle(block->range.start, block->range.size);
     if (rc_shared_is_open(block->range.start))
         result = cuCtxSynchronize_v2(rc_handle(block->context));
     if (block->kind == RC_BLOCK_MANAGED)
@@ -84,6 +86,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     if (!pdptr || Flags || !rc_block_find(address, &block) ||
         (block.kind != RC_BLOCK_HOST && block.kind != RC_BLOCK_REGISTERED))
         return CUDA_ERROR_INVALID_VALUE;
+    rc_down_settle(block.range.start, block.range.size);
     if (block.kind == RC_BLOCK_REGISTERED) {
         result = rc_mirror_open(&call, &block, pdptr);
         if (!result)
@@ -148,9 +151,10 @@ CUresult cuMemHostUnregister(void *p)
         return result;
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
-    return rc_block_take(RC_BLOCK_REGISTERED, (uint64_t)(uintptr_t)p, &block)
-               ? rc_mirror_close(&block)
-               : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (!rc_block_take(RC_BLOCK_REGISTERED, (uint64_t)(uintptr_t)p, &block))
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    rc_down_settle(block.range.start, block.range.size);
+    return rc_mirror_close(&block);
 }
 
 CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)

@@ -100,6 +100,7 @@ static gb_status_t greet(connecting_t *c, rc_lane_t *lane)
         c->count = (int)welcome.device_count;
         s->driver_version = welcome.driver_version;
         s->timeout_ms = welcome.timeout_ms;
+        s->late_copies = (int)welcome.late_copies;
         c->devices = calloc(welcome.device_count + 1, sizeof(*c->devices));
         if (!c->devices)
             status = gb_fail(GB_ERR_NO_MEMORY, "out of memory");

@@ -5,6 +5,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_box.h"
 #include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_down.h"
 #include "gpu-proxy/client/rc_graph_memory.h"
 #include "gpu-proxy/client/rc_pool.h"
 #include "gpu-proxy/client/rc_shared.h"
@@ -155,6 +156,7 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t
         return rc_capture_copy(&call, dstDevice, (uint64_t)(uintptr_t)srcHost, ByteCount);
     if (!result && ByteCount && rc_shared_is_open((uint64_t)(uintptr_t)srcHost))
         return copy_row(dstDevice, (CUdeviceptr)(uintptr_t)srcHost, ByteCount, hStream);
+    rc_down_settle((uint64_t)(uintptr_t)srcHost, ByteCount);
     const uint8_t *from = srcHost;
     uint64_t until = 0;
     for (size_t done = 0; done < ByteCount && !result; done += copy.size) {
@@ -187,8 +189,9 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t Byte
                   (uint64_t)(uintptr_t)srcHost);
 }
 
-CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
-                              CUstream hStream)
+/* To page-locked memory the copy may be left to the stream. */
+static CUresult copy_down(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream,
+                          int may_queue)
 {
     rc_call_t call;
     px_wire_copy_t copy = {0};
@@ -201,7 +204,7 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
         result = rc_use_range(&call, srcDevice, ByteCount, 1, &copy.src);
     if (!result && ByteCount && !dstHost)
         result = CUDA_ERROR_INVALID_VALUE;
-    int captured = 0;
+    int captured = 0, queued = 0;
     if (!result)
         result = rc_capture_enter(&call, &captured);
     if (!result && captured)
@@ -211,15 +214,24 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
     if (rc_shared_is_open((uint64_t)(uintptr_t)dstHost))
         return copy_row((CUdeviceptr)(uintptr_t)dstHost, srcDevice, ByteCount, hStream);
     copy.size = ByteCount;
+    if (may_queue)
+        result = rc_down_post(&call, &copy, dstHost, &queued);
+    if (result || queued)
+        return result;
     result = rc_ask_bytes(&call, GB_OP_cuMemcpyDtoHAsync_v2, &copy, sizeof(copy), NULL, 0, &waiter);
     rc_waiter_done(&waiter);
     return result;
 }
 
+CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream)
+{
+    return copy_down(dstHost, srcDevice, ByteCount, hStream, 1);
+}
+
 CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    return finish(cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, NULL),
-                  (uint64_t)(uintptr_t)dstHost);
+    return finish(copy_down(dstHost, srcDevice, ByteCount, NULL, 0), (uint64_t)(uintptr_t)dstHost);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
@@ -252,7 +264,8 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t By
 }
 
 /* The direction follows from the addresses: a device's is in a window and never a host's. */
-CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
+static CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream,
+                         int may_queue)
 {
     CUresult result = rc_check();
     if (result)
@@ -263,18 +276,26 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
     if (to_device)
         return cuMemcpyHtoDAsync_v2(dst, (const void *)(uintptr_t)src, ByteCount, hStream);
     if (from_device)
-        return cuMemcpyDtoHAsync_v2((void *)(uintptr_t)dst, src, ByteCount, hStream);
+        return copy_down((void *)(uintptr_t)dst, src, ByteCount, hStream, may_queue);
     if (ByteCount && (!dst || !src))
         return CUDA_ERROR_INVALID_VALUE;
     result = cuStreamSynchronize(hStream);
-    if (!result && ByteCount > 0) /* without bytes the places may be NULL */
+    if (!result && ByteCount > 0) { /* without bytes the places may be NULL */
+        rc_down_settle(src, ByteCount);
+        rc_down_settle(dst, ByteCount);
         memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, ByteCount);
+    }
     return result;
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
+{
+    return copy_any(dst, src, ByteCount, hStream, 1);
 }
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
-    return finish(finish(cuMemcpyAsync(dst, src, ByteCount, NULL), dst), src);
+    return finish(finish(copy_any(dst, src, ByteCount, NULL, 0), dst), src);
 }
 
 /* Nothing tells a finished memset from a queued one, so the synchronous ones are queued too, but for those

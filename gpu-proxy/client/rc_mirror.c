@@ -31,6 +31,16 @@ static mirror_t *find(const void *host)
     return m;
 }
 
+int rc_mirror_is_open(uint64_t host)
+{
+    if (atomic_load(&count) == 0)
+        return 0;
+    pthread_mutex_lock(&lock);
+    int open = find((const void *)(uintptr_t)host) != NULL;
+    pthread_mutex_unlock(&lock);
+    return open;
+}
+
 static CUresult make(rc_call_t *call, const rc_block_t *block, mirror_t **out)
 {
     mirror_t *m = calloc(1, sizeof(*m));

@@ -9,6 +9,9 @@
 /* The device address of registered memory, which gets its copy with the first. */
 CUresult rc_mirror_open(rc_call_t *call, const rc_block_t *block, CUdeviceptr *device);
 
+/* Has it one? */
+int rc_mirror_is_open(uint64_t host);
+
 /* The memory is not registered any more: ends its copy, if it has one. */
 CUresult rc_mirror_close(const rc_block_t *block);
 

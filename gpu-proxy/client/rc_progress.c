@@ -12,7 +12,7 @@
 
 #include "common/core/gb_log.h"
 #include "common/crypto/gb_crypto.h"
-#include "gpu-proxy/client/rc_state.h"
+#include "gpu-proxy/client/rc_down.h"
 
 static atomic_int armed; /* a batch is or will be there */
 static int event = -1;
@@ -68,6 +68,8 @@ static void send_old_batches(void)
     uint64_t now = gb_now_ns();
     for (int i = 0; i < rc.session_count; i++)
         rc_session_flush_old(rc.sessions[i], now - RC_FLUSH_US * 1000u / 2);
+    for (int i = 0; i < rc.session_count; i++)
+        rc_down_watch(rc.sessions[i]);
     atomic_store(&armed, 0);
     /* A frame that came meanwhile saw `armed` set and woke nobody. */
     if (anything_queued())

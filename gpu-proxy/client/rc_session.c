@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
+#include "gpu-proxy/client/rc_down.h"
 #include "gpu-proxy/client/rc_host.h"
 
 enum {
@@ -54,11 +55,15 @@ static gb_status_t place_piece(rc_session_t *s, const gb_frame_t *frame, const u
     px_wire_piece_t piece;
     memcpy(&piece, payload, sizeof(piece));
     pthread_mutex_lock(&s->recv_lock);
-    rc_waiter_t *w = waiter_for(s, frame);
-    int good = w && piece.size <= frame->length - sizeof(piece) && piece.offset <= w->dst_size &&
-               piece.size <= w->dst_size - piece.offset;
-    if (good)
-        *at = w->dst + piece.offset;
+    int good = piece.size <= frame->length - sizeof(piece);
+    if (good && (frame->flags & GB_FRAME_REPLY)) {
+        rc_waiter_t *w = waiter_for(s, frame);
+        good = w && piece.offset <= w->dst_size && piece.size <= w->dst_size - piece.offset;
+        *at = good ? w->dst + piece.offset : NULL;
+    } else if (good) {
+        *at = rc_down_place(s, frame->sequence, piece.offset, piece.size);
+        good = *at != NULL;
+    }
     pthread_mutex_unlock(&s->recv_lock);
     *size = good ? piece.size : 0;
     return good ? GB_OK : gb_fail(GB_ERR_PROTOCOL, "a piece outside of its copy");
@@ -161,6 +166,10 @@ static gb_status_t take_notice(rc_session_t *s, const gb_frame_t *frame, const u
         return take_ack(s, frame, payload);
     if (frame->operation == PX_OP_OUTPUT)
         return print(frame, payload);
+    if (frame->operation == PX_OP_DOWN_DONE && frame->length >= sizeof(words[0])) {
+        memcpy(words, payload, sizeof(words[0]));
+        return rc_down_done(s, words[0]);
+    }
     if (frame->operation != PX_OP_HOST_RUN || frame->length < sizeof(words))
         return gb_fail(GB_ERR_PROTOCOL, "frame %u answers no call", frame->sequence);
     memcpy(words, payload, sizeof(words));
@@ -197,13 +206,14 @@ static gb_status_t pump(rc_session_t *s, uint64_t deadline)
             return gb_fail(GB_ERR_LOST, "the session said goodbye");
         if (here > frame.length)
             here = frame.length;
-        int piece = (frame.flags & GB_FRAME_MORE) != 0;
+        int piece = (frame.flags & GB_FRAME_MORE) != 0 &&
+                    (frame.operation == PX_OP_DOWN || (frame.flags & GB_FRAME_REPLY));
         if (here < (piece ? sizeof(px_wire_piece_t) : frame.length)) {
             if (piece && frame.length < sizeof(px_wire_piece_t))
                 status = gb_fail(GB_ERR_PROTOCOL, "a piece of %u bytes", frame.length);
             break;
         }
-        if (!(frame.flags & GB_FRAME_REPLY)) {
+        if (!(frame.flags & GB_FRAME_REPLY) && !piece) {
             status = take_notice(s, &frame, payload);
         } else if (piece) {
             status = take_piece(s, &frame, payload, here);
@@ -643,6 +653,7 @@ void rc_session_free(rc_session_t *s)
     pthread_mutex_destroy(&s->recv_lock);
     pthread_mutex_destroy(&s->hash_lock);
     munmap(s->buffer, BUFFER);
+    rc_down_free(s);
     free(s->hashes);
     free(s->batch);
     gb_wipe(s, sizeof(*s));

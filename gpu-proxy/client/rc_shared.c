@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/core/gb_log.h"
+#include "gpu-proxy/client/rc_down.h"
 #include "gpu-proxy/client/rc_fault.h"
 #include "gpu-proxy/client/rc_mirror.h"
 
@@ -350,6 +351,9 @@ CUresult rc_shared_open(uint64_t address)
     CUresult result = CUDA_SUCCESS;
     if (address - zone.base >= zone.size)
         return CUDA_SUCCESS;
+    rc_block_t block;
+    if (rc_block_find(address, &block)) /* before its pages are protected */
+        rc_down_settle(block.range.start, block.range.size);
     pthread_mutex_lock(&zone.lock);
     block_t *b = block_at(address);
     if (b)
@@ -531,6 +535,7 @@ static op_kind_t kind_of(uint16_t op)
     case PX_OP_HOST_DONE:
     case PX_OP_BOX_UP:
     case PX_OP_BOX_DOWN:
+    case PX_OP_DOWN:
     case PX_OP_EXCHANGE_CALL:
     case PX_OP_EXCHANGE_POST:
         return OP_WORK;

@@ -209,7 +209,12 @@ struct rc_session {
     pthread_cond_t acked; /* something was acknowledged, or nobody reads */
     uint8_t *buffer;
     size_t start, end;
-    uint8_t *rest_at; /* where the rest of a piece goes that has not come yet, past the buffer */
+    struct rc_down *downs; /* copies under way (rc_down.h) */
+    unsigned down_count;
+    int late_copies; /* the session can do them */
+    uint32_t down_token;
+    uint8_t *down_sink; /* for bytes of those that were given up */
+    uint8_t *rest_at;   /* where the rest of a piece goes that has not come yet, past the buffer */
     size_t rest, rest_pad;
 
     /* Counts frames that make the device work, and how many of them were done at the last wait for all:

@@ -162,6 +162,7 @@ CUresult px_do_cuDevicePrimaryCtxRelease_v2(px_call_t *call)
     if (!result)
         result = call->cuda->cuDevicePrimaryCtxRelease_v2(ordinal);
     px_shared_sweep(call->session);
+    px_downs_sweep(call->session);
     return result;
 }
 
@@ -183,6 +184,7 @@ CUresult px_do_cuDevicePrimaryCtxReset_v2(px_call_t *call)
     if (handle) /* a reset does not release */
         call->cuda->cuDevicePrimaryCtxRelease_v2(slot->ordinal);
     px_shared_sweep(call->session);
+    px_downs_sweep(call->session);
     return result;
 }
 
@@ -194,6 +196,7 @@ CUresult px_do_cuCtxDestroy_v2(px_call_t *call)
     if (!result)
         result = call->cuda->cuCtxDestroy_v2(handle);
     px_shared_sweep(call->session);
+    px_downs_sweep(call->session);
     return result;
 }
 

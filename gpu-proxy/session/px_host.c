@@ -69,7 +69,7 @@ CUresult px_do_cuLaunchHostFunc(px_call_t *call)
     host_t *host = call->bad ? NULL : new_host(call->session, call->args[1], 1);
     if (!host)
         return call->bad ? call->bad : CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = call->cuda->cuLaunchHostFunc(stream, on_function, host);
+    CUresult result = call->session->launch_host(stream, on_function, host);
     if (result)
         free(host);
     return result;

@@ -184,6 +184,7 @@ void px_session_free(px_session_t *s)
     px_shared_free(s);
     for (int i = 0; i < s->device_count; i++)
         px_heap_destroy(s->devices[i].heap);
+    px_downs_free(s);
     px_staging_destroy(s->staging);
     for (int i = 0; i < s->context_count; i++)
         free(s->contexts[i]);

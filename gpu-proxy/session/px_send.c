@@ -99,3 +99,14 @@ gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, ui
     struct iovec parts[2] = {{&piece, sizeof(piece)}, {(void *)(uintptr_t)data, size}};
     return send_frame(call, GB_FRAME_REPLY | GB_FRAME_MORE, parts, 2);
 }
+
+gb_status_t px_send_down(px_session_t *session, uint32_t token, uint64_t offset, const void *data,
+                         uint32_t size)
+{
+    if (gb_durable_wait_room(session->stream, RESERVE + size) != GB_OK)
+        return GB_ERR_LOST;
+    px_wire_piece_t piece = {offset, size};
+    struct iovec parts[2] = {{&piece, sizeof(piece)}, {(void *)(uintptr_t)data, size}};
+    gb_frame_t frame = {.operation = PX_OP_DOWN, .flags = GB_FRAME_MORE, .sequence = token};
+    return send_as(session, frame, parts, 2);
+}

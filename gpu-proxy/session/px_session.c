@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/core/gb_log.h"
+#include "common/cuda/gb_beside_abi.h"
 #include "common/cuda/gb_cuda_error.h"
 #include "gpu-proxy/session/px_host.h"
 #include "proto/px_wire_graph.h"
@@ -38,6 +39,7 @@ static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
     [PX_OP_SHARED_UP - PX_OP_HELLO] = {px_shared_up, sizeof(px_wire_copy_t) / 8, 1, 0},
     [PX_OP_SHARED_DOWN - PX_OP_HELLO] = {px_shared_down, sizeof(px_wire_copy_t) / 8, 0, 1},
     [PX_OP_HOST_DONE - PX_OP_HELLO] = {px_host_done, 1, 1, 0},
+    [PX_OP_DOWN - PX_OP_HELLO] = {px_down, sizeof(px_wire_down_t) / 8, 1, 0},
     [PX_OP_BOX_UP - PX_OP_HELLO] = {px_box_up, sizeof(px_wire_box_t) / 8, 1, 0},
     [PX_OP_BOX_DOWN - PX_OP_HELLO] = {px_box_down, sizeof(px_wire_box_t) / 8, 0, 1},
 };
@@ -350,6 +352,14 @@ static gb_status_t spawn(px_session_t *s)
     return GB_OK;
 }
 
+static void choose_host_calls(px_session_t *s)
+{
+    const void *table = NULL;
+    s->launch_host = s->cuda->cuLaunchHostFunc;
+    if (s->cuda->cuGetExportTable(&table, &gb_beside_uuid) == CUDA_SUCCESS && table)
+        s->launch_host = ((const gb_beside_table_t *)table)->launch;
+}
+
 static gb_status_t choose_devices(px_session_t *s)
 {
     int count = 0;
@@ -401,6 +411,8 @@ static gb_status_t create(const px_session_config_t *config, gb_durable_t *strea
         status = gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     if (status == GB_OK)
         status = choose_devices(s);
+    if (status == GB_OK)
+        choose_host_calls(s);
     if (status)
         px_session_free(s);
     else

@@ -41,6 +41,7 @@ CUresult px_hello(px_call_t *call)
     px_session_t *s = call->session;
     const px_wire_hello_t *hello = (const void *)call->payload;
     px_wire_welcome_t welcome = {.version = PX_WIRE_VERSION,
+                                 .late_copies = strcmp(s->config->driver_name, "null") != 0,
                                  .device_count = (uint32_t)s->device_count,
                                  .timeout_ms = s->config->timeout_ms};
     size_t size = sizeof(welcome) + (size_t)s->device_count * sizeof(px_wire_device_t);

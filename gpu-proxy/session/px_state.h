@@ -93,6 +93,9 @@ typedef struct px_session {
     const gb_cuda_table_t *cuda;
     gb_durable_t *stream;
 
+    /* cuLaunchHostFunc; where the driver can, functions of different streams do not wait for each other. */
+    CUresult (*launch_host)(CUstream stream, CUhostFn function, void *data);
+
     px_device_slot_t *devices;
     int device_count;
     int greeted;
@@ -108,6 +111,7 @@ typedef struct px_session {
     int context_count;
     atomic_uint context_epoch; /* changes when one is destroyed */
     struct gbx_host *exchange;
+    struct px_downs *downs;   /* px_down.c */
     struct px_shared *shared; /* memory that the client has at the same addresses */
     uint64_t shared_bytes;
     pthread_mutex_t lock; /* contexts[], images, shared memory and the exchange against lanes */
@@ -192,6 +196,9 @@ gb_status_t px_send_reply(px_call_t *call, CUresult result);
 gb_status_t px_send_notice(px_session_t *session, uint16_t op, const struct iovec *parts,
                            int count);
 gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size);
+/* A piece of a copy that no call waits for; waits for room. */
+gb_status_t px_send_down(px_session_t *session, uint32_t token, uint64_t offset, const void *data,
+                         uint32_t size);
 
 /* ---- calls written by hand ---- */
 CUresult px_hello(px_call_t *call);
@@ -204,6 +211,7 @@ CUresult px_shared_unmap(px_call_t *call);
 CUresult px_shared_up(px_call_t *call);
 CUresult px_shared_down(px_call_t *call);
 CUresult px_host_done(px_call_t *call);
+CUresult px_down(px_call_t *call);
 CUresult px_box_up(px_call_t *call);
 CUresult px_box_down(px_call_t *call);
 void px_exchange_end(px_session_t *session);
@@ -216,6 +224,9 @@ CUresult px_link_read(px_call_t *call);
 void px_link_forget(px_session_t *session, px_link_t *link);
 /* Ends it at the driver, too. */
 void px_graph_forget(px_session_t *session, px_graph_t *graph);
+/* Ends those of contexts that the driver has ended: nothing runs there any more. */
+void px_downs_sweep(px_session_t *session);
+void px_downs_free(px_session_t *session);
 void px_session_free(px_session_t *session);
 /* Forgets the objects of a context that is about to be destroyed. */
 void px_context_clear(px_session_t *session, px_context_t *context);

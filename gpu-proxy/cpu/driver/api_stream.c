@@ -1,4 +1,8 @@
 /* Entry points: streams, events, host functions and values in memory. */
+#include <string.h>
+
+#include "common/cuda/gb_beside_abi.h"
+#include "common/cuda/gb_cuda_default.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_event.h"
@@ -314,6 +318,22 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
         return leave(stream, result ? result : cpu_capture_work(stream, &work));
     }
     return leave(stream, result ? result : cpu_host_launch(stream, fn, userData));
+}
+
+static CUresult launch_beside(CUstream handle, CUhostFn function, void *data)
+{
+    cpu_stream_t *stream;
+    CUresult result = enter(handle, &stream);
+    if (result)
+        return result;
+    result = function ? cpu_capture_refuse(stream) : CUDA_ERROR_INVALID_VALUE;
+    return leave(stream, result ? result : cpu_host_beside(stream, function, data));
+}
+
+const void *gb_cuda_own_export_table(const CUuuid *id)
+{
+    static const gb_beside_table_t beside = {sizeof(beside), 1, launch_beside};
+    return memcmp(id, &gb_beside_uuid, sizeof(*id)) == 0 ? &beside : NULL;
 }
 
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,

@@ -33,6 +33,8 @@ static void release(cpu_op_t *op)
 
 static const cpu_op_ops_t launch_ops = {
     .name = "host function", .run = run, .release = release, .hosted = true};
+static const cpu_op_ops_t beside_ops = {
+    .name = "host function", .run = run, .release = release, .hosted = true, .beside = true};
 static const cpu_op_ops_t callback_ops = {
     .name = "callback", .run = run, .release = release, .hosted = true, .after_fault = true};
 
@@ -50,6 +52,12 @@ CUresult cpu_host_launch(cpu_stream_t *stream, CUhostFn function, void *data)
 {
     host_op_t host = {.function = function, .data = data};
     return submit(stream, &launch_ops, &host);
+}
+
+CUresult cpu_host_beside(cpu_stream_t *stream, CUhostFn function, void *data)
+{
+    host_op_t host = {.function = function, .data = data};
+    return submit(stream, &beside_ops, &host);
 }
 
 CUresult cpu_host_callback(cpu_stream_t *stream, CUstream handle, CUstreamCallback function,

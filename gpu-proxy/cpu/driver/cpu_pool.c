@@ -21,16 +21,18 @@ enum {
     POLL_NS = 100000,
     POLL_MAX_NS = 1000000,
     STACK_BYTES = 1 << 20,
+    BESIDE = 64, /* threads for host functions that may wait */
 };
 
 cpu_engine_t cpu_engine = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                           .host_wake = PTHREAD_COND_INITIALIZER};
+                           .in_turn = {.wake = PTHREAD_COND_INITIALIZER, .most = 1},
+                           .beside = {.wake = PTHREAD_COND_INITIALIZER, .most = BESIDE}};
 
 /* The calling thread completes an operation and has a seat for the next one. */
 static __thread bool seated __attribute__((tls_model("initial-exec")));
 
 /* Starts a detached thread that takes none of the program's signals. */
-static bool start_thread(void *(*run)(void *))
+static bool start_thread(void *(*run)(void *), void *arg)
 {
     sigset_t all, old;
     pthread_attr_t attributes;
@@ -43,7 +45,7 @@ static bool start_thread(void *(*run)(void *))
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&thread, &attributes, run, NULL);
+    int error = pthread_create(&thread, &attributes, run, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attributes);
     if (error)
@@ -466,7 +468,7 @@ static void start_workers(void)
 {
     cpu_engine.workers_started = true;
     for (int i = 0; i < cpu_engine.seat_count; i++)
-        start_thread(worker_main);
+        start_thread(worker_main, NULL);
 }
 
 /* Puts the operation on the list behind `after`, or at its head. A thread that has a seat takes what it
@@ -504,22 +506,24 @@ void cpu_pool_list(cpu_op_t *op)
     list_behind(op, after);
 }
 
-static void *host_main(void *unused)
+static void *host_main(void *arg)
 {
-    (void)unused;
+    cpu_callers_t *callers = arg;
     cpu_thread_enter_callback();
     cpu_engine_lock();
     for (;;) {
-        cpu_op_t *op = cpu_engine.host_head;
+        cpu_op_t *op = callers->head;
         if (!op) {
             cpu_engine_settle();
-            if (!cpu_engine.host_head)
-                pthread_cond_wait(&cpu_engine.host_wake, &cpu_engine.lock);
+            callers->idle++;
+            if (!callers->head)
+                pthread_cond_wait(&callers->wake, &cpu_engine.lock);
+            callers->idle--;
             continue;
         }
-        cpu_engine.host_head = op->run_next;
-        if (!cpu_engine.host_head)
-            cpu_engine.host_tail = NULL;
+        callers->head = op->run_next;
+        if (!callers->head)
+            callers->tail = NULL;
         cpu_engine_unlock();
         (void)op->ops->run(op, NULL, 0, 1);
         cpu_engine_lock();
@@ -530,15 +534,19 @@ static void *host_main(void *unused)
 
 void cpu_pool_host(cpu_op_t *op)
 {
+    cpu_callers_t *callers = op->ops->beside ? &cpu_engine.beside : &cpu_engine.in_turn;
+    int waiting = 1;
     op->run_next = NULL;
-    if (cpu_engine.host_tail)
-        cpu_engine.host_tail->run_next = op;
+    for (const cpu_op_t *o = callers->head; o; o = o->run_next)
+        waiting++;
+    if (callers->tail)
+        callers->tail->run_next = op;
     else
-        cpu_engine.host_head = op;
-    cpu_engine.host_tail = op;
-    if (!cpu_engine.host_started)
-        cpu_engine.host_started = start_thread(host_main);
-    pthread_cond_signal(&cpu_engine.host_wake);
+        callers->head = op;
+    callers->tail = op;
+    if (callers->idle < waiting && callers->threads < callers->most)
+        callers->threads += start_thread(host_main, callers);
+    pthread_cond_signal(&callers->wake);
 }
 
 /* The net for values that the program's own threads write: no operation completes then, so somebody
@@ -570,7 +578,7 @@ void cpu_pool_poll(void)
         return;
     cpu_engine.polling = true;
     if (!cpu_engine.poller_started)
-        cpu_engine.poller_started = start_thread(poller_main);
+        cpu_engine.poller_started = start_thread(poller_main, NULL);
     /* A poller between two looks goes on by itself; one that sleeps needs the call. */
     pthread_cond_signal(&cpu_engine.poll_wake);
 }

@@ -1,7 +1,7 @@
 /* cpu_pool.h - the engine's state and its threads. Private to cpu_sched.c and cpu_pool.c.
  *
  * Threads: `seats` workers, started with the first operation; one callback thread for host functions
- * and one poller for streams that wait for values in memory, each started when first needed. All are
+ * (and some for those that may run beside others) and one poller for streams that wait for values in memory, each started when first needed. All are
  * detached, take no signals of the program's, and stay until the process ends. */
 #ifndef CPU_POOL_H
 #define CPU_POOL_H
@@ -14,6 +14,13 @@ typedef struct cpu_worker {
     pthread_cond_t wake;
 } cpu_worker_t;
 
+/* Host functions and the threads that run them. */
+typedef struct {
+    cpu_op_t *head, *tail;
+    pthread_cond_t wake;
+    int threads, idle, most;
+} cpu_callers_t;
+
 typedef struct {
     pthread_mutex_t lock;
     /* Under the lock: */
@@ -24,10 +31,10 @@ typedef struct {
     cpu_op_t *run_head, *run_tail;
     cpu_seat_t *free_seats;
     cpu_worker_t *sleepers;
-    int spinners; /* workers that are about to look at the run list */
-    cpu_op_t *host_head, *host_tail;
-    bool workers_started, host_started, poller_started;
-    pthread_cond_t host_wake, poll_wake;
+    int spinners;                  /* workers that are about to look at the run list */
+    cpu_callers_t in_turn, beside; /* one after the other; each on a thread that is free */
+    bool workers_started, poller_started;
+    pthread_cond_t poll_wake;
     /* Written under the lock, read by spinning workers: operations on the run list, threads that
      * run pieces. On a cache line that submitting does not write. */
     alignas(CPU_LINE) atomic_int runnable;

@@ -54,6 +54,7 @@ typedef struct {
      * at once. NULL: nothing. */
     void (*released)(void);
     bool hosted;      /* run() is a function of the program: on the callback thread */
+    bool beside;      /* and may run while others do: on a thread that has nothing else to do */
     bool after_fault; /* also done when the context has failed */
 } cpu_op_ops_t;
 
