@@ -141,7 +141,7 @@ static CUresult check_location(const CUmemLocation *l)
 static int is_managed(CUdeviceptr start, size_t size)
 {
     rc_block_t block;
-    return rc_block_find(start, &block) && block.kind == RC_BLOCK_MANAGED &&
+    return rc_block_find(start, &block) && rc_block_is_managed(&block) &&
            size <= block.range.size - (start - block.range.start);
 }
 
@@ -298,8 +298,8 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
         result = rc_use_stream(&call, hStream, &wire);
     if (result)
         return result;
-    if (!rc_block_find(dptr, &block) || block.kind != RC_BLOCK_MANAGED ||
-        block.range.start != dptr || (length && length != block.range.size) ||
+    if (!rc_block_find(dptr, &block) || !rc_block_is_managed(&block) || block.range.start != dptr ||
+        (length && length != block.range.size) ||
         (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
          flags != CU_MEM_ATTACH_SINGLE))
         return CUDA_ERROR_INVALID_VALUE;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/gb_log.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_image.h"
 #include "gpu-proxy/client/rc_module.h"
@@ -20,6 +21,7 @@ struct rc_library {
     CUmodule *modules; /* at most one per context; stale ones are of contexts that are gone */
     int module_count;
     struct rc_kernel *kernels; /* asked for so far */
+    CUmodule home;             /* whose managed variables the program has asked for; NULL: none */
     int retains;               /* the primary context of device 0, where it was loaded */
 };
 
@@ -50,6 +52,16 @@ static CUresult end_anywhere(CUresult result, int retained)
     return result;
 }
 
+static CUresult refuse_second(const rc_call_t *call)
+{
+    gb_log(GB_LOG_ERROR,
+           "a program with managed variables cannot use device %d as well: the variables belong to "
+           "another "
+           "one, use managed memory of each device instead",
+           call->context->context_.ordinal);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 /* The library's module in the call's context. With the library's lock held. */
 static CUresult module_in(rc_call_t *call, struct rc_library *library, rc_object_t **out)
 {
@@ -62,6 +74,8 @@ static CUresult module_in(rc_call_t *call, struct rc_library *library, rc_object
             return CUDA_SUCCESS;
         }
     }
+    if (library->home && rc_object_get(RC_MODULE, library->home))
+        return refuse_second(call);
     CUmodule *grown =
         realloc(library->modules, (size_t)(library->module_count + 1) * sizeof(*library->modules));
     if (!grown)
@@ -325,15 +339,80 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     return result;
 }
 
+/* ---- variables ---- */
+
+/* The module of the library that has its managed variables: they are the same in all contexts, and kernels
+ * of one context only reach them here. With the lock held. */
+static CUresult home_in(rc_call_t *call, struct rc_library *l, rc_object_t **out)
+{
+    rc_object_t *module = l->home ? rc_object_get(RC_MODULE, l->home) : NULL;
+    if (module) {
+        *out = module;
+        return CUDA_SUCCESS;
+    }
+    l->home = NULL;
+    CUresult result = module_in(call, l, out);
+    for (int i = 0; i < l->module_count && !result; i++) {
+        module = rc_object_get(RC_MODULE, l->modules[i]);
+        if (module && module != *out)
+            result = refuse_second(call);
+    }
+    return result;
+}
+
+static CUresult library_variable(CUlibrary library, const char *name, int managed, rc_global_t *out)
+{
+    rc_call_t call;
+    rc_object_t *object, *module;
+    CUresult result = find_library(library, &call, &object);
+    if (!result && !call.context)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result)
+        return result;
+    struct rc_library *l = object->library;
+    pthread_mutex_lock(&l->lock);
+    result = managed ? home_in(&call, l, &module) : module_in(&call, l, &module);
+    if (!result) {
+        call.session = module->session;
+        call.owner = module->context;
+        result = rc_module_global(&call, module, name, out);
+    }
+    if (!result && out->managed)
+        l->home = rc_handle(module);
+    if (!result && out->managed != managed)
+        result = CUDA_ERROR_NOT_FOUND;
+    pthread_mutex_unlock(&l->lock);
+    return result;
+}
+
 CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-    CUmodule module;
+    rc_global_t global;
     CUresult result = rc_check();
     if (!result && (!name || (!dptr && !bytes)))
         result = CUDA_ERROR_INVALID_VALUE;
     if (!result)
-        result = cuLibraryGetModule(&module, library);
-    return result ? result : cuModuleGetGlobal_v2(dptr, bytes, module, name);
+        result = library_variable(library, name, 0, &global);
+    if (!result && dptr)
+        *dptr = global.address;
+    if (!result && bytes)
+        *bytes = global.size;
+    return result;
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+    rc_global_t global;
+    CUresult result = rc_check();
+    if (!result && (!name || (!dptr && !bytes)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        result = library_variable(library, name, 1, &global);
+    if (!result && dptr)
+        *dptr = global.address;
+    if (!result && bytes)
+        *bytes = global.size;
+    return result;
 }
 
 /* Functions that host and device share do not exist here. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gpu-proxy/client/rc_image.h"
+#include "gpu-proxy/client/rc_shared.h"
 
 static void function_free(rc_function_t *function)
 {
@@ -275,7 +276,12 @@ static int module_end(rc_object_t *module)
     }
     for (uint32_t i = 0; i < m->global_count; i++) {
         rc_block_t block;
-        rc_block_take(RC_BLOCK_GLOBAL, m->globals[i], &block);
+        if (rc_block_take(RC_BLOCK_MANAGED_VARIABLE, m->globals[i], &block)) {
+            rc_hints_drop(block.range.start, block.range.size);
+            rc_shared_disown(block.range.start);
+        } else {
+            rc_block_take(RC_BLOCK_GLOBAL, m->globals[i], &block);
+        }
     }
     rc_module_free(m);
     return 1;
@@ -392,24 +398,26 @@ out:
 }
 
 CUresult rc_module_global(rc_call_t *call, rc_object_t *module, const char *name,
-                          CUdeviceptr *address, size_t *size)
+                          rc_global_t *global)
 {
-    uint64_t number = module->number, outs[2] = {0, 0};
+    uint64_t number = module->number, outs[4] = {0};
     rc_waiter_t waiter = {0};
     CUresult result = rc_ask_bytes(call, GB_OP_cuModuleGetGlobal_v2, &number, sizeof(number), name,
                                    strlen(name), &waiter);
-    if (!result && waiter.more_size >= sizeof(outs))
-        memcpy(outs, rc_waiter_bytes(&waiter), sizeof(outs));
+    if (!result)
+        memcpy(outs, rc_waiter_bytes(&waiter),
+               waiter.more_size < sizeof(outs) ? waiter.more_size : sizeof(outs));
     rc_waiter_done(&waiter);
+    int managed = outs[3] != 0;
     if (!result && outs[1] == 0)
         result = CUDA_ERROR_NOT_FOUND;
+    if (!result && managed)
+        result = rc_shared_adopt(module->context, outs[2], outs[3]);
     if (result)
         return result;
-    result = rc_block_add(RC_BLOCK_GLOBAL, outs[0], outs[1], module->context, 0);
+    result = rc_block_add(managed ? RC_BLOCK_MANAGED_VARIABLE : RC_BLOCK_GLOBAL, outs[0], outs[1],
+                          module->context, 0);
     note_global(module->module, outs[0]);
-    if (address)
-        *address = outs[0];
-    if (size)
-        *size = outs[1];
+    *global = (rc_global_t){outs[0], outs[1], managed};
     return result;
 }

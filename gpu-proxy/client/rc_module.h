@@ -14,9 +14,15 @@ CUresult rc_module_unload(rc_call_t *call, rc_object_t *module);
 /* The function of that name, asking the session if it did not tell all. CUDA_ERROR_NOT_FOUND. */
 CUresult rc_module_function(rc_call_t *call, rc_object_t *module, const char *name,
                             rc_function_t **out);
-/* Address and size of a variable. */
+typedef struct {
+    CUdeviceptr address;
+    size_t size;
+    int managed; /* the program reaches it, too */
+} rc_global_t;
+
+/* The variable of that name. CUDA_ERROR_NOT_FOUND, CUDA_ERROR_MAP_FAILED (rc_shared_adopt). */
 CUresult rc_module_global(rc_call_t *call, rc_object_t *module, const char *name,
-                          CUdeviceptr *address, size_t *size);
+                          rc_global_t *global);
 
 /* *linked (malloc'ed) is what the parts of a wrapper give when they are linked in the current context; NULL
  * if the image is no wrapper of parts. Of the options the error log is used. */

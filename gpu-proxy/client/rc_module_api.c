@@ -161,10 +161,17 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, c
 {
     rc_call_t call;
     rc_object_t *module;
+    rc_global_t global;
     CUresult result = find_module(hmod, &call, &module);
     if (!result && (!name || !*name || (!dptr && !bytes)))
         result = CUDA_ERROR_INVALID_VALUE;
-    return result ? result : rc_module_global(&call, module, name, dptr, bytes);
+    if (!result)
+        result = rc_module_global(&call, module, name, &global);
+    if (!result && dptr)
+        *dptr = global.address;
+    if (!result && bytes)
+        *bytes = global.size;
+    return result;
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)

@@ -21,7 +21,7 @@ static CUresult get(const rc_block_t *block, CUpointer_attribute attribute, CUde
         *(CUdeviceptr *)data = ptr;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!host && block->kind != RC_BLOCK_MANAGED)
+        if (!host && !rc_block_is_managed(block))
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)(uintptr_t)ptr;
         return CUDA_SUCCESS;
@@ -30,7 +30,7 @@ static CUresult get(const rc_block_t *block, CUpointer_attribute attribute, CUde
         *(unsigned long long *)data = block->id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)data = block->kind == RC_BLOCK_MANAGED;
+        *(unsigned *)data = (unsigned)rc_block_is_managed(block);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data =

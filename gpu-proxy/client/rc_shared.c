@@ -1,6 +1,7 @@
 /* The zone is a file in memory, mapped twice: where the program sees it, with the protection that the
  * pages' states ask for, and a second time for this file, always readable and writable. So a page is
- * filled before the program can see it, and read after it cannot write it any more. */
+ * filled before the program can see it, and read after it cannot write it any more. Managed variables lie
+ * outside the zone, where the device has put them, each in such a file of its own. */
 #include "gpu-proxy/client/rc_shared.h"
 
 #include <fcntl.h>
@@ -33,14 +34,18 @@ typedef struct segment {
     uint64_t base, size;
     rc_session_t *session;
     rc_object_t *context;
-    int mapped; /* at the session */
-    int shared; /* by small blocks */
+    int mapped;     /* at the session */
+    int shared;     /* by small blocks */
+    uint8_t *alias; /* of memory outside the zone */
     gb_ranges_t holes;
 } segment_t;
 
 typedef struct {
     gb_range_t range; /* whole pages */
     segment_t *segment;
+    uint8_t *alias;         /* of its first byte */
+    uint64_t device_offset; /* what of it is the device's memory: nothing else travels */
+    uint64_t device_size;
     int open;
     int lost;        /* the session is: plain memory from now on */
     uint64_t here;   /* pages that are not the device's */
@@ -54,8 +59,10 @@ static struct {
     gb_ranges_t space; /* without a segment */
     gb_ranges_t blocks;
     segment_t *segments;
-    atomic_ulong here;   /* pages of open blocks that are not the device's */
-    atomic_ulong closed; /* blocks that are not open */
+    atomic_ulong here;    /* pages of open blocks that are not the device's */
+    atomic_ulong closed;  /* blocks that are not open */
+    atomic_ulong outside; /* blocks outside the zone */
+    atomic_int used;      /* there is or was any block */
 } zone = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Where the zone may lie, best first. The first is large, but a thread-sanitized program would end at the
@@ -74,9 +81,10 @@ static uint64_t round_up(uint64_t value, uint64_t to)
     return (value + to - 1) / to * to;
 }
 
-static uint8_t *alias_of(uint64_t address)
+/* May a block have the address? */
+static int may_have(uint64_t address)
 {
-    return zone.alias + (address - zone.base);
+    return address - zone.base < zone.size || atomic_load(&zone.outside) != 0;
 }
 
 /* ---- ranges of free addresses ---- */
@@ -251,7 +259,13 @@ static void end_segment(segment_t *s, int tell)
     if (tell && s->mapped && lane)
         rc_send(s->session, lane, s->context, PX_OP_SHARED_UNMAP, args, sizeof(args), NULL, 0);
     free_ranges(&s->holes);
-    (void)add_free(&zone.space, s->base, s->size); /* out of memory: its addresses are lost */
+    if (s->alias) {
+        munmap((void *)(uintptr_t)s->base, s->size);
+        munmap(s->alias, s->size);
+        atomic_fetch_sub(&zone.outside, 1);
+    } else {
+        (void)add_free(&zone.space, s->base, s->size); /* out of memory: its addresses are lost */
+    }
     free(s);
 }
 
@@ -293,9 +307,11 @@ static void end_block(block_t *b, int tell)
         atomic_fetch_sub(&zone.here, b->here);
     else
         atomic_fetch_sub(&zone.closed, 1);
-    madvise((void *)(uintptr_t)b->range.start, b->range.size, MADV_REMOVE);
-    mprotect((void *)(uintptr_t)b->range.start, b->range.size, PROT_NONE);
-    (void)add_free(&s->holes, b->range.start, b->range.size);
+    if (!s->alias) {
+        madvise((void *)(uintptr_t)b->range.start, b->range.size, MADV_REMOVE);
+        mprotect((void *)(uintptr_t)b->range.start, b->range.size, PROT_NONE);
+        (void)add_free(&s->holes, b->range.start, b->range.size);
+    }
     if (!s->shared)
         end_segment(s, tell);
     free(b);
@@ -313,12 +329,14 @@ CUresult rc_shared_alloc(rc_call_t *call, uint64_t bytes, int open, uint64_t *ad
     CUresult result = need_zone();
     if (!result) {
         b->range.start = take_pages(call->context, size, &b->segment);
-        b->range.size = size;
+        b->range.size = b->device_size = size;
+        b->alias = zone.alias + (b->range.start - zone.base);
         result = b->range.start ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!result) {
         gb_ranges_add(&zone.blocks, &b->range);
         atomic_fetch_add(&zone.closed, 1);
+        atomic_store(&zone.used, 1);
         uint64_t start = b->range.start;
         if (open)
             result = open_block(b);
@@ -343,6 +361,92 @@ void rc_shared_free(uint64_t address)
     block_t *b = block_at(address);
     if (b && b->range.start == address)
         end_block(b, 1);
+    pthread_mutex_unlock(&zone.lock);
+}
+
+/* ---- memory that the device has put somewhere itself ---- */
+
+static segment_t *map_outside(rc_object_t *context, uint64_t base, uint64_t size)
+{
+    segment_t *s = calloc(1, sizeof(*s));
+    int fd = memfd_create("gable-variables", MFD_CLOEXEC);
+    void *wish = (void *)(uintptr_t)base, *got = MAP_FAILED, *alias = MAP_FAILED;
+    if (!s || fd < 0 || ftruncate(fd, (off_t)size))
+        goto err_close;
+    got = mmap(wish, size, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+    if (got != wish)
+        goto err_unmap;
+    alias = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (alias == MAP_FAILED)
+        goto err_unmap;
+    close(fd);
+    *s = (segment_t){.next = zone.segments,
+                     .base = base,
+                     .size = size,
+                     .session = context->session,
+                     .context = context,
+                     .mapped = 1,
+                     .alias = alias};
+    zone.segments = s;
+    atomic_fetch_add(&zone.outside, 1);
+    return s;
+err_unmap:
+    if (got != MAP_FAILED)
+        munmap(got, size);
+err_close:
+    if (fd >= 0)
+        close(fd);
+    free(s);
+    return NULL;
+}
+
+/* With the lock held. */
+static CUresult adopt(rc_object_t *context, uint64_t start, uint64_t size)
+{
+    uint64_t first = start / PAGE * PAGE, pages = round_up(start + size, PAGE) - first;
+    block_t *b = block_at(start);
+    if (b)
+        return b->segment->context == context ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
+    CUresult result = rc_fault_watch();
+    if (result)
+        return result;
+    b = calloc(1, sizeof(*b) + pages / PAGE);
+    if (!b)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    b->segment = map_outside(context, first, pages);
+    if (!b->segment) {
+        gb_log(GB_LOG_ERROR,
+               "the device has managed variables at %#llx, where this program has other "
+               "memory: allocate managed memory instead",
+               (unsigned long long)start);
+        free(b);
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    b->range.start = first;
+    b->range.size = pages;
+    b->alias = b->segment->alias;
+    b->device_offset = start - first;
+    b->device_size = size;
+    b->open = 1; /* and all of it is the device's */
+    gb_ranges_add(&zone.blocks, &b->range);
+    atomic_store(&zone.used, 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult rc_shared_adopt(rc_object_t *context, uint64_t start, uint64_t size)
+{
+    pthread_mutex_lock(&zone.lock);
+    CUresult result = adopt(context, start, size);
+    pthread_mutex_unlock(&zone.lock);
+    return result;
+}
+
+void rc_shared_disown(uint64_t address)
+{
+    pthread_mutex_lock(&zone.lock);
+    block_t *b = block_at(address);
+    if (b && b->segment->alias)
+        end_block(b, 0);
     pthread_mutex_unlock(&zone.lock);
 }
 
@@ -378,7 +482,7 @@ CUresult rc_shared_open_all(const void *parameters, size_t bytes)
 
 int rc_shared_is_open(uint64_t address)
 {
-    if (address - zone.base >= zone.size)
+    if (!may_have(address))
         return 0;
     pthread_mutex_lock(&zone.lock);
     block_t *b = block_at(address);
@@ -389,7 +493,7 @@ int rc_shared_is_open(uint64_t address)
 
 void rc_shared_drop(const rc_object_t *context)
 {
-    if (!zone.size)
+    if (!atomic_load(&zone.used))
         return;
     rc_mirror_drop(context);
     pthread_mutex_lock(&zone.lock);
@@ -419,16 +523,30 @@ static void lose(block_t *b)
     set_state(b, 0, pages_of(b), PAGE_PROGRAM);
 }
 
+/* What of the pages [first, end) is memory of the device, and the same through the alias. */
+static uint8_t *part_of(const block_t *b, uint64_t first, uint64_t end, uint64_t *at,
+                        uint64_t *size)
+{
+    uint64_t from = first * PAGE, to = end * PAGE, last = b->device_offset + b->device_size;
+    from = from > b->device_offset ? from : b->device_offset;
+    to = to < last ? to : last;
+    *at = b->range.start + from;
+    *size = to > from ? to - from : 0;
+    return b->alias + from;
+}
+
 /* Sends pages that the program has written. They are the device's already: nobody writes them. */
 static CUresult send_pages(block_t *b, rc_lane_t *lane, uint64_t first, uint64_t end)
 {
-    uint64_t at = b->range.start + first * PAGE, left = (end - first) * PAGE;
+    uint64_t at, left;
+    const uint8_t *bytes = part_of(b, first, end, &at, &left);
     CUresult result = CUDA_SUCCESS;
     while (left > 0 && !result) {
         px_wire_copy_t copy = {.dst = at, .size = left < PX_WIRE_PIECE ? left : PX_WIRE_PIECE};
         result = rc_send_bulk(b->segment->session, lane, b->segment->context, PX_OP_SHARED_UP,
-                              &copy, sizeof(copy), alias_of(at), copy.size);
+                              &copy, sizeof(copy), bytes, copy.size);
         at += copy.size;
+        bytes += copy.size;
         left -= copy.size;
     }
     return result;
@@ -476,9 +594,9 @@ static CUresult fetch(block_t *b, uint64_t first)
     uint64_t end = run_end(b, first);
     if (end > first + FETCH)
         end = first + FETCH;
-    uint64_t at = b->range.start + first * PAGE;
-    px_wire_copy_t copy = {.src = at, .size = (end - first) * PAGE};
-    rc_waiter_t waiter = {.dst = alias_of(at), .dst_size = copy.size};
+    px_wire_copy_t copy = {0};
+    uint8_t *bytes = part_of(b, first, end, (uint64_t *)&copy.src, (uint64_t *)&copy.size);
+    rc_waiter_t waiter = {.dst = bytes, .dst_size = copy.size};
     if (!lane)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = rc_send_and_wait(b->segment->session, lane, b->segment->context,
@@ -491,7 +609,7 @@ static CUresult fetch(block_t *b, uint64_t first)
 
 int rc_shared_touched(uint64_t address, int write)
 {
-    if (address - zone.base >= zone.size)
+    if (!may_have(address))
         return 0;
     pthread_mutex_lock(&zone.lock);
     block_t *b = block_at(address);
@@ -552,7 +670,7 @@ static op_kind_t kind_of(uint16_t op)
 
 void rc_shared_before(rc_session_t *session, rc_lane_t *lane, uint16_t op)
 {
-    if (!zone.size)
+    if (!atomic_load_explicit(&zone.used, memory_order_relaxed))
         return;
     op_kind_t kind = kind_of(op);
     if (kind == OP_WORK)
@@ -567,7 +685,7 @@ void rc_shared_before(rc_session_t *session, rc_lane_t *lane, uint16_t op)
 
 void rc_shared_after(rc_session_t *session, uint16_t op, CUresult result)
 {
-    if (!zone.size || kind_of(op) != OP_WAIT || result)
+    if (!atomic_load_explicit(&zone.used, memory_order_relaxed) || kind_of(op) != OP_WAIT || result)
         return;
     uint64_t work = atomic_load(&session->work);
     if (work == atomic_load(&session->work_done))

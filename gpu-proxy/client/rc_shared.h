@@ -27,6 +27,12 @@ void rc_shared_free(uint64_t address);
 /* The same for a block that was taken out of the table: waits for what may use it first. */
 CUresult rc_shared_release(const rc_block_t *block);
 
+/* Device memory of the context that lies outside the zone, where the device has put it: the program reaches
+ * it at the same addresses from now on. CUDA_ERROR_MAP_FAILED: something else lies there. */
+CUresult rc_shared_adopt(rc_object_t *context, uint64_t start, uint64_t size);
+/* Ends that for the memory that the address lies in. */
+void rc_shared_disown(uint64_t address);
+
 /* Memory of the zone is opened if it is not; anything else is left alone. */
 CUresult rc_shared_open(uint64_t address);
 /* The same for every address among the words of a kernel's parameters. */

@@ -325,8 +325,9 @@ typedef enum {
     RC_BLOCK_GLOBAL = 4,
     RC_BLOCK_MANAGED = 8,
     RC_BLOCK_REGISTERED = 16,
-    RC_BLOCK_GRAPH = 64,  /* allocated by graphs (rc_graph_memory.h) */
-    RC_BLOCK_VIRTUAL = 32 /* mapped by the program: of no context; neighbours are one memory */
+    RC_BLOCK_VIRTUAL = 32, /* mapped by the program: of no context; neighbours are one memory */
+    RC_BLOCK_GRAPH = 64,   /* allocated by graphs (rc_graph_memory.h) */
+    RC_BLOCK_MANAGED_VARIABLE = 128
 } rc_block_kind_t;
 
 typedef struct {
@@ -338,6 +339,11 @@ typedef struct {
     struct rc_arena *arena; /* of a memory pool; NULL: of none */
     uint64_t id;            /* unique in the process */
 } rc_block_t;
+
+static inline int rc_block_is_managed(const rc_block_t *block)
+{
+    return block->kind == RC_BLOCK_MANAGED || block->kind == RC_BLOCK_MANAGED_VARIABLE;
+}
 
 static inline rc_session_t *rc_block_session(const rc_block_t *block)
 {

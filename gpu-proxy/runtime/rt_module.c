@@ -113,6 +113,19 @@ void __cudaUnregisterFatBinary(void **fatCubinHandle)
 
 /* ---- use ---- */
 
+/* Managed variables have one place for all devices: where they are first used. The driver is to know of
+ * them before it loads kernels elsewhere. */
+static void place_managed(const rt_binary_t *binary)
+{
+    for (rt_item_t *item = binary->items; item; item = item->next) {
+        CUdeviceptr address;
+        size_t bytes;
+        if (item->managed &&
+            !rt_cu->cuLibraryGetManaged(&address, &bytes, binary->library, item->name))
+            *(void **)(uintptr_t)item->host = (void *)(uintptr_t)address;
+    }
+}
+
 static int load(rt_binary_t *binary)
 {
     pthread_mutex_lock(&registry.loading);
@@ -120,6 +133,8 @@ static int load(rt_binary_t *binary)
         binary->error = (int)rt_cu->cuLibraryLoadData(&binary->library, binary->data, NULL, NULL, 0,
                                                       NULL, NULL, 0);
         binary->loaded = 1;
+        if (!binary->error)
+            place_managed(binary);
     }
     int error = binary->error;
     pthread_mutex_unlock(&registry.loading);

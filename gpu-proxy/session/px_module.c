@@ -359,7 +359,22 @@ CUresult px_do_cuModuleUnload(px_call_t *call)
     return result;
 }
 
-/* u64 module, then the name */
+/* The driver's managed memory that the variable lies in; *size is 0 if it is none. */
+static void managed_range(px_call_t *call, CUdeviceptr address, uint64_t *base, uint64_t *size)
+{
+    unsigned managed = 0;
+    CUdeviceptr start = 0;
+    size_t bytes = 0;
+    CUresult result =
+        call->cuda->cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address);
+    if (!result && managed)
+        result = call->cuda->cuMemGetAddressRange_v2(&start, &bytes, address);
+    *base = start;
+    *size = result ? 0 : bytes;
+}
+
+/* u64 module, then the name -> u64 address, u64 size, u64 base and u64 size of the managed memory that it
+ * lies in, or 0. The client reaches that memory at the same addresses. */
 CUresult px_do_cuModuleGetGlobal_v2(px_call_t *call)
 {
     char name[NAME_MAX_BYTES];
@@ -373,7 +388,12 @@ CUresult px_do_cuModuleGetGlobal_v2(px_call_t *call)
     CUresult result = call->cuda->cuModuleGetGlobal_v2(&address, &bytes, module->handle, name);
     call->out[0] = address;
     call->out[1] = bytes;
-    call->outs = 2;
+    call->out[2] = call->out[3] = 0;
+    call->outs = 4;
+    if (!result)
+        managed_range(call, address, &call->out[2], &call->out[3]);
+    if (!result && call->out[3] && call->context && !call->context->pages)
+        result = call->cuda->cuStreamCreate(&call->context->pages, CU_STREAM_NON_BLOCKING);
     return result;
 }
 

@@ -27,7 +27,7 @@ static CUresult check_ranges(const CUdeviceptr *pointers, const size_t *sizes, s
     if (!result && (!count || !pointers || !sizes || flags))
         result = CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; !result && i < count; i++)
-        if (!sizes[i] || !cpu_memory_covers(CPU_MEMORY_MANAGED, pointers[i], sizes[i]))
+        if (!sizes[i] || !cpu_memory_covers(CPU_MEMORY_ALL_MANAGED, pointers[i], sizes[i]))
             result = CUDA_ERROR_INVALID_VALUE;
     return result;
 }

@@ -259,7 +259,7 @@ CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
     if (result)
         return result;
     if (!count || (int)advice < 1 || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY ||
-        !cpu_memory_covers(CPU_MEMORY_MANAGED, devPtr, count))
+        !cpu_memory_covers(CPU_MEMORY_ALL_MANAGED, devPtr, count))
         return CUDA_ERROR_INVALID_VALUE;
     return cpu_advice_set(devPtr, count, advice, &location);
 }
@@ -275,7 +275,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation l
     if (result)
         return result;
     cpu_object_put(&stream->object);
-    if (!count || flags || !cpu_memory_covers(CPU_MEMORY_MANAGED, devPtr, count))
+    if (!count || flags || !cpu_memory_covers(CPU_MEMORY_ALL_MANAGED, devPtr, count))
         return CUDA_ERROR_INVALID_VALUE;
     return cpu_advice_prefetched(devPtr, count, &location);
 }
@@ -287,7 +287,7 @@ CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribu
     CUresult result = cpu_thread_context(&context);
     if (result)
         return result;
-    if (!data || !count || !cpu_memory_covers(CPU_MEMORY_MANAGED, devPtr, count))
+    if (!data || !count || !cpu_memory_covers(CPU_MEMORY_ALL_MANAGED, devPtr, count))
         return CUDA_ERROR_INVALID_VALUE;
     return cpu_advice_get(devPtr, count, attribute, data, dataSize);
 }

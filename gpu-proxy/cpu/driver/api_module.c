@@ -12,7 +12,7 @@ static CUresult enter_image(cpu_context_t *context, cpu_image_t *image, cpu_imag
                             CUmodule *module)
 {
     cpu_module_t *made;
-    CUresult result = cpu_module_open(context, image, log, &made);
+    CUresult result = cpu_module_open(context, image, NULL, log, &made);
     cpu_image_put(image);
     if (!result)
         *module = (CUmodule)made->object.handle;

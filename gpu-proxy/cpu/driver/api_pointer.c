@@ -43,7 +43,7 @@ static CUresult get(const cpu_memory_t *memory, CUpointer_attribute attribute, C
         *(CUdeviceptr *)data = ptr;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!host && memory->kind != CPU_MEMORY_MANAGED)
+        if (!host && !(memory->kind & CPU_MEMORY_ALL_MANAGED))
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)ptr;
         return CUDA_SUCCESS;
@@ -55,7 +55,7 @@ static CUresult get(const cpu_memory_t *memory, CUpointer_attribute attribute, C
         *(unsigned long long *)data = memory->id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)data = memory->kind == CPU_MEMORY_MANAGED;
+        *(unsigned *)data = (memory->kind & CPU_MEMORY_ALL_MANAGED) != 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = memory->device;

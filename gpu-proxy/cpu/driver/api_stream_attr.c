@@ -120,7 +120,7 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
     CUresult result = enter(hStream, &stream);
     if (result)
         return result;
-    bool known = cpu_memory_find(dptr, &memory) && memory.kind == CPU_MEMORY_MANAGED &&
+    bool known = cpu_memory_find(dptr, &memory) && (memory.kind & CPU_MEMORY_ALL_MANAGED) &&
                  memory.node.base == dptr;
     if (!known || (length && length != memory.asked) ||
         (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&

@@ -6,6 +6,7 @@ static void destroy_library(cpu_object_t *object)
 {
     cpu_library_t *library = (cpu_library_t *)object;
     cpu_image_put(library->image);
+    cpu_managed_put(library->managed);
     pthread_mutex_destroy(&library->lock);
     free(library->kernels);
     free(library);
@@ -94,10 +95,15 @@ static CUresult make_instance(cpu_library_t *library, cpu_context_t *context, cp
     cpu_instance_t *instance = calloc(1, sizeof(*instance));
     if (!instance)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = cpu_module_open(context, library->image, NULL, &instance->module);
+    CUresult result =
+        cpu_module_open(context, library->image, library->managed, NULL, &instance->module);
     if (result) {
         free(instance);
         return result;
+    }
+    if (!library->managed && instance->module->managed) {
+        library->managed = instance->module->managed;
+        cpu_managed_ref(library->managed);
     }
     cpu_object_ref(&instance->module->object);
     instance->next = library->instances;

@@ -24,6 +24,7 @@ struct cpu_library {
     cpu_image_t *image;   /* referenced */
     pthread_mutex_t lock; /* of the following */
     cpu_instance_t *instances;
+    cpu_managed_t *managed; /* of all instances; referenced; NULL: none is loaded, or it has none */
     cpu_kernel_t **kernels; /* by index, made when asked for; the handle table holds them */
 };
 

@@ -12,6 +12,7 @@
 
 #define WINDOW_ALIGN ((uint64_t)2 << 20)
 #define WINDOW_MIN ((uint64_t)1 << 30)
+#define MAIN_RANGE ((uint64_t)64 << 20) /* what a session reserves is larger */
 
 typedef struct {
     pthread_mutex_t lock;
@@ -63,7 +64,7 @@ static CUresult publish_ranges(void)
             next = (cpu_range_t){memory.arena, memory.arena_bytes};
         if (opened && opened->base < next.base) {
             next = (cpu_range_t){opened->base, opened->size};
-            if (next.bytes > window.bytes)
+            if (next.bytes > window.bytes && next.bytes >= MAIN_RANGE)
                 window = next;
         }
         if (entry && entry->base < next.base)

@@ -28,7 +28,9 @@ typedef enum {
     CPU_MEMORY_VIRTUAL = 32,    /* mapped by cuMemMap */
     CPU_MEMORY_ARRAY = 64,      /* texels: programs have no address of it, the array frees it */
     CPU_MEMORY_IMPORTED = 128,  /* another process's */
-    CPU_MEMORY_ANY = 63 | 128,
+    CPU_MEMORY_MANAGED_VARIABLE = 256, /* cpu_managed.h */
+    CPU_MEMORY_ANY = 63 | 128 | 256,
+    CPU_MEMORY_ALL_MANAGED = CPU_MEMORY_MANAGED | CPU_MEMORY_MANAGED_VARIABLE,
 } cpu_memory_kind_t;
 
 typedef struct {
@@ -59,7 +61,7 @@ CUresult cpu_memory_alloc(cpu_memory_kind_t kind, int device, cpu_context_t *con
 /* Frees what begins exactly at `base` and is one of `kinds`. CUDA_ERROR_INVALID_VALUE otherwise. */
 CUresult cpu_memory_free(unsigned kinds, uint64_t base);
 
-/* Enters and removes memory that lies elsewhere (REGISTERED, VIRTUAL). Adding fails with
+/* Enters and removes memory that lies elsewhere (REGISTERED, VIRTUAL, MANAGED_VARIABLE). Adding fails with
  * CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED if it overlaps. */
 CUresult cpu_memory_add(cpu_memory_kind_t kind, int device, cpu_context_t *context, uint64_t base,
                         uint64_t bytes, unsigned flags);
@@ -96,7 +98,8 @@ struct cpu_ranges {
     _Atomic uint32_t refs;
     uint64_t version;
     /* Where most accesses are expected, for the quick check: the largest range of address space that
-     * the program has reserved itself, as a session does for all its memory, else the arena. */
+     * the program has reserved itself, as a session does for all its memory, else the arena. Small ranges
+     * do not count. */
     cpu_range_t window;
     uint64_t count;
     cpu_range_t ranges[]; /* sorted, disjoint; the arena is among them */

@@ -14,6 +14,7 @@ static void destroy_module(cpu_object_t *object)
     cpu_module_close_references(module);
     if (module->block)
         (void)cpu_memory_free(CPU_MEMORY_GLOBAL, module->block);
+    cpu_managed_put(module->managed);
     cpu_image_put(module->image);
     pthread_mutex_destroy(&module->lock);
     free(module->addresses);
@@ -49,11 +50,11 @@ static void log_error(cpu_image_log_t *log, const char *what, const char *name)
                                : log->error_size - log->error_used - 1;
 }
 
-/* Gives every variable its place; the total goes to *bytes. */
-static CUresult lay_out(cpu_module_t *module, cpu_image_log_t *log, uint64_t *bytes)
+/* Gives every variable its place among those that are managed or not; the totals go to bytes[managed]. */
+static CUresult lay_out(cpu_module_t *module, cpu_image_log_t *log, uint64_t bytes[2])
 {
     const ptx_module_t *ptx = module->image->ptx;
-    uint64_t at = 0;
+    bytes[0] = bytes[1] = 0;
     for (uint32_t i = 0; i < ptx->var_count; i++) {
         const ptx_var_t *var = &ptx->vars[i];
         if (!in_memory(var))
@@ -62,12 +63,11 @@ static CUresult lay_out(cpu_module_t *module, cpu_image_log_t *log, uint64_t *by
             log_error(log, "unresolved external variable", var->name);
             return CUDA_ERROR_INVALID_PTX;
         }
-        uint64_t align = var->align ? var->align : 1;
-        at = (at + align - 1) & ~(align - 1);
-        module->addresses[i] = at;
-        at += var->size ? var->size : 1;
+        uint64_t align = var->align ? var->align : 1, *at = &bytes[var->managed];
+        *at = (*at + align - 1) & ~(align - 1);
+        module->addresses[i] = *at;
+        *at += var->size ? var->size : 1;
     }
-    *bytes = at;
     return CUDA_SUCCESS;
 }
 
@@ -84,34 +84,50 @@ static void relocate(const cpu_module_t *module, const ptx_var_t *var, uint8_t *
     }
 }
 
-/* Memory for the variables, with their initial values. */
-static CUresult make_variables(cpu_module_t *module, cpu_image_log_t *log)
+static void initialise(const cpu_module_t *module, bool managed)
 {
     const ptx_module_t *ptx = module->image->ptx;
-    uint64_t bytes;
-    CUresult result = lay_out(module, log, &bytes);
-    if (result || bytes == 0)
-        return result;
-    result = cpu_memory_alloc(CPU_MEMORY_GLOBAL, module->context->device->index, module->context,
-                              bytes, 0, &module->block);
-    if (result)
-        return result;
-    memset((void *)module->block, 0, bytes);
-    for (uint32_t i = 0; i < ptx->var_count; i++)
-        if (in_memory(&ptx->vars[i]))
-            module->addresses[i] += module->block;
     for (uint32_t i = 0; i < ptx->var_count; i++) {
         const ptx_var_t *var = &ptx->vars[i];
-        if (!in_memory(var) || !var->init || (var->type >= PTX_TEXREF && var->type <= PTX_SURFREF))
+        if (!in_memory(var) || var->managed != managed || !var->init ||
+            (var->type >= PTX_TEXREF && var->type <= PTX_SURFREF))
             continue;
         memcpy((void *)module->addresses[i], var->init, var->size);
         relocate(module, var, (uint8_t *)module->addresses[i]);
     }
+}
+
+/* Memory for the variables, with their initial values. */
+static CUresult make_variables(cpu_module_t *module, cpu_managed_t *managed, cpu_image_log_t *log)
+{
+    const ptx_module_t *ptx = module->image->ptx;
+    uint64_t bytes[2];
+    int device = module->context->device->index;
+    CUresult result = lay_out(module, log, bytes);
+    if (!result && bytes[0])
+        result = cpu_memory_alloc(CPU_MEMORY_GLOBAL, device, module->context, bytes[0], 0,
+                                  &module->block);
+    if (!result && bytes[1] && !managed)
+        result = cpu_managed_open(device, bytes[1], &module->managed);
+    if (result)
+        return result;
+    if (managed) {
+        cpu_managed_ref(managed);
+        module->managed = managed;
+    }
+    if (bytes[0])
+        memset((void *)module->block, 0, bytes[0]);
+    for (uint32_t i = 0; i < ptx->var_count; i++)
+        if (in_memory(&ptx->vars[i]))
+            module->addresses[i] += ptx->vars[i].managed ? module->managed->base : module->block;
+    initialise(module, false);
+    if (!managed)
+        initialise(module, true);
     return CUDA_SUCCESS;
 }
 
-CUresult cpu_module_open(cpu_context_t *context, cpu_image_t *image, cpu_image_log_t *log,
-                         cpu_module_t **module)
+CUresult cpu_module_open(cpu_context_t *context, cpu_image_t *image, cpu_managed_t *managed,
+                         cpu_image_log_t *log, cpu_module_t **module)
 {
     cpu_console_flush(&context->console);
     cpu_module_t *made = calloc(1, sizeof(*made));
@@ -125,8 +141,8 @@ CUresult cpu_module_open(cpu_context_t *context, cpu_image_t *image, cpu_image_l
     made->image = image;
     made->addresses = calloc(image->ptx->var_count + 1, sizeof(*made->addresses));
     made->functions = calloc(image->ptx->function_count + 1, sizeof(*made->functions));
-    CUresult result =
-        made->addresses && made->functions ? make_variables(made, log) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = made->addresses && made->functions ? make_variables(made, managed, log)
+                                                         : CUDA_ERROR_OUT_OF_MEMORY;
     if (!result)
         result = cpu_module_open_references(made);
     if (!result && !cpu_handle_add(&made->object))

@@ -7,6 +7,7 @@
 
 #include "gpu-proxy/cpu/driver/cpu_context.h"
 #include "gpu-proxy/cpu/driver/cpu_image.h"
+#include "gpu-proxy/cpu/driver/cpu_managed.h"
 #include "gpu-proxy/cpu/driver/cpu_texref.h"
 #include "gpu-proxy/cpu/jit/cpu_code.h"
 
@@ -43,7 +44,8 @@ struct cpu_module {
     cpu_context_t *context; /* referenced */
     cpu_image_t *image;     /* referenced */
     uint64_t *addresses;    /* of the PTX module's variables; 0: none */
-    uint64_t block;         /* memory of all its variables; 0: none */
+    uint64_t block;         /* memory of its variables; 0: none */
+    cpu_managed_t *managed; /* referenced: memory of its managed variables; NULL: none */
     pthread_mutex_t lock;
     cpu_function_t **functions; /* by index; not referenced: a function's end clears its place */
     cpu_texref_t *
@@ -52,9 +54,10 @@ struct cpu_module {
 };
 
 /* A new module of the context, entered in the handle table and in the context's list, which holds the
- * references. Takes a reference to the image. Variables are initialised. */
-CUresult cpu_module_open(cpu_context_t *context, cpu_image_t *image, cpu_image_log_t *log,
-                         cpu_module_t **module);
+ * references. Takes a reference to the image. Variables are initialised. Managed variables are those in
+ * `managed`, which are initialised already; NULL: the module makes its own. */
+CUresult cpu_module_open(cpu_context_t *context, cpu_image_t *image, cpu_managed_t *managed,
+                         cpu_image_log_t *log, cpu_module_t **module);
 
 /* Unloads: handles of the module and its functions become invalid, memory goes. */
 CUresult cpu_module_close(cpu_module_t *module);
