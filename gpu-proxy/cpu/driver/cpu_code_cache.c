@@ -158,7 +158,8 @@ void cpu_code_cache_trim(void)
 
 void cpu_code_cache_drop(cpu_function_t *function)
 {
-    pthread_mutex_lock(&lock); /* before the first look: another thread may be evicting one of them */
+    pthread_mutex_lock(
+        &lock); /* before the first look: another thread may be evicting one of them */
     cpu_variant_t *variant = atomic_load(&function->variants);
     while (variant) {
         cpu_variant_t *next = atomic_load(&variant->next);
