@@ -558,11 +558,21 @@ uint64_t gb_durable_confirmed(const gb_durable_t *d)
     return atomic_load(&d->confirmed);
 }
 
+static uint64_t untold(const gb_durable_t *d)
+{
+    return gb_durable_keeps(d) ? atomic_load_explicit(&d->received, memory_order_relaxed) -
+                                     atomic_load_explicit(&d->told, memory_order_relaxed)
+                               : 0;
+}
+
 int gb_durable_ack_due(const gb_durable_t *d)
 {
-    return gb_durable_keeps(d) && atomic_load_explicit(&d->received, memory_order_relaxed) -
-                                          atomic_load_explicit(&d->told, memory_order_relaxed) >=
-                                      GB_DURABLE_ACK_EVERY;
+    return untold(d) >= GB_DURABLE_ACK_EVERY;
+}
+
+int gb_durable_ack_near(const gb_durable_t *d)
+{
+    return untold(d) >= GB_DURABLE_ACK_EVERY / 8;
 }
 
 void gb_durable_ack_told(gb_durable_t *d, uint64_t received)

@@ -21,7 +21,7 @@ typedef struct gb_durable gb_durable_t;
 
 enum {
     GB_DURABLE_KEEP = 8 << 20, /* bytes kept at most; what is only referred to does not count */
-    GB_DURABLE_ACK_EVERY = 256 << 10 /* received bytes after which an acknowledgement is due */
+    GB_DURABLE_ACK_EVERY = 512 << 10 /* received bytes after which an acknowledgement is due */
 };
 
 /* Finds a new link after `why`, exchanges with the peer (gb_durable_exchange) and gives both out. Called
@@ -70,8 +70,10 @@ uint64_t gb_durable_sent(const gb_durable_t *stream);
 uint64_t gb_durable_received(const gb_durable_t *stream);
 uint64_t gb_durable_confirmed(const gb_durable_t *stream);
 
-/* An acknowledgement is due; `told` says that one for `received` is on its way. */
+/* An acknowledgement is due, or could as well be sent with something else; `told` says that one for
+ * `received` is on its way. */
 int gb_durable_ack_due(const gb_durable_t *stream);
+int gb_durable_ack_near(const gb_durable_t *stream);
 void gb_durable_ack_told(gb_durable_t *stream, uint64_t received);
 /* The peer has received that much. GB_ERR_PROTOCOL: it cannot have. */
 gb_status_t gb_durable_acked(gb_durable_t *stream, uint64_t received);

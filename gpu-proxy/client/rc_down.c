@@ -145,10 +145,7 @@ CUresult rc_down_post(rc_call_t *call, const px_wire_copy_t *copy, void *dst, in
 
 void rc_down_watch(rc_session_t *s)
 {
-    pthread_mutex_lock(&s->recv_lock);
-    int some = s->down_count > 0;
-    pthread_mutex_unlock(&s->recv_lock);
-    if (some)
+    if (atomic_load(&s->down_count) > 0)
         rc_host_wake(s);
 }
 

@@ -163,7 +163,8 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t
         size_t left = ByteCount - done;
         copy.dst = dst + done;
         copy.size = left < PX_WIRE_PIECE ? left : PX_WIRE_PIECE;
-        /* Of a large copy all but the end is sent again from the program's own memory, after a cut. */
+        /* Of a large copy all but the end is sent again from the program's own memory, after a cut. The
+         * end is long enough that the session acknowledges what is before it. */
         result = ByteCount >= REFER_FROM && left > 2 * PX_WIRE_PIECE
                      ? rc_post_reference(&call, GB_OP_cuMemcpyHtoDAsync_v2, &copy, sizeof(copy),
                                          from + done, copy.size, &until)

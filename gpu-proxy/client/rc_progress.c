@@ -1,12 +1,14 @@
 /* The progress thread: sends batches that nobody has sent, and notices peers that have died.
  *
- * It sleeps in poll() on its own event and on the ends of all sessions' sockets. Who queues the first
- * frame of a batch wakes it, unless it is up already. */
+ * It sleeps in poll() on its own event, on a timer for each session, and on the ends of their sockets. Who
+ * queues the first frame of a batch sets the session's timer, and who sends the batch stops it: both cost a
+ * short system call and wake nobody, so that this thread sleeps through a program that waits often. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,7 +16,7 @@
 #include "common/crypto/gb_crypto.h"
 #include "gpu-proxy/client/rc_down.h"
 
-static atomic_int armed; /* a batch is or will be there */
+static atomic_int armed; /* somebody has asked for a look at all sessions */
 static int event = -1;
 static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t end_changed = PTHREAD_COND_INITIALIZER;
@@ -52,28 +54,66 @@ void rc_progress_stop(void)
     pthread_mutex_unlock(&end_lock);
 }
 
-static int anything_queued(void)
+/* With the session's send_lock held. */
+static void set_timer(rc_session_t *s, long us)
 {
-    for (int i = 0; i < rc.session_count; i++)
-        if (atomic_load(&rc.sessions[i]->used) || gb_durable_unsent(rc.sessions[i]->stream) ||
-            gb_durable_ack_due(rc.sessions[i]->stream))
-            return 1;
-    return 0;
+    struct itimerspec when = {.it_value = {0, us * 1000}};
+    if (s->timer >= 0)
+        timerfd_settime(s->timer, 0, &when, NULL);
+    s->timer_runs = us != 0;
 }
 
-static void send_old_batches(void)
+void rc_progress_queued(rc_session_t *s)
 {
-    struct timespec nap = {0, RC_FLUSH_US * 1000};
-    nanosleep(&nap, NULL);
-    uint64_t now = gb_now_ns();
-    for (int i = 0; i < rc.session_count; i++)
-        rc_session_flush_old(rc.sessions[i], now - RC_FLUSH_US * 1000u / 2);
-    for (int i = 0; i < rc.session_count; i++)
-        rc_down_watch(rc.sessions[i]);
+    if (s->timer < 0)
+        rc_progress_arm();
+    else if (!s->timer_runs)
+        set_timer(s, RC_FLUSH_US);
+}
+
+void rc_progress_sent(rc_session_t *s)
+{
+    if (s->timer_runs && atomic_load(&s->down_count) == 0) /* of those the thread takes care then */
+        set_timer(s, 0);
+}
+
+/* Whoever holds the lock sends, or queues more: then the timer is to come again. */
+static void send_old_batch(rc_session_t *s)
+{
+    uint64_t count;
+    if (s->timer >= 0 && read(s->timer, &count, sizeof(count)) < 0 && errno != EAGAIN)
+        return;
+    if (pthread_mutex_trylock(&s->send_lock) != 0) {
+        struct itimerspec when = {.it_value = {0, RC_FLUSH_US * 1000}};
+        timerfd_settime(s->timer, 0, &when, NULL);
+        return;
+    }
+    s->timer_runs = 0;
+    rc_session_flush(s);
+    pthread_mutex_unlock(&s->send_lock);
+    rc_down_watch(s);
+}
+
+/* What cannot be sent now is tried again, a moment later. */
+static void look_at_all(void)
+{
+    int left = 0;
     atomic_store(&armed, 0);
-    /* A frame that came meanwhile saw `armed` set and woke nobody. */
-    if (anything_queued())
+    for (int i = 0; i < rc.session_count; i++) {
+        rc_session_t *s = rc.sessions[i];
+        if (pthread_mutex_trylock(&s->send_lock) == 0) {
+            rc_session_flush(s);
+            pthread_mutex_unlock(&s->send_lock);
+        } else {
+            left = left || gb_durable_unsent(s->stream) || gb_durable_ack_due(s->stream);
+        }
+        rc_down_watch(s);
+    }
+    if (left) {
+        struct timespec nap = {0, RC_FLUSH_US * 1000};
+        nanosleep(&nap, NULL);
         atomic_store(&armed, 1);
+    }
 }
 
 /* The end of a session's socket: of shared memory it tells that the peer is gone; another connection is
@@ -92,7 +132,7 @@ static int end_of_socket(rc_session_t *session)
 
 static void watch(void)
 {
-    struct pollfd fds[RC_SESSIONS + 1];
+    struct pollfd fds[2 * RC_SESSIONS + 1];
     int over[RC_SESSIONS] = {0}, count = rc.session_count;
     int pause = 1 << 30;
     for (int i = 0; i < count; i++)
@@ -101,23 +141,27 @@ static void watch(void)
     while (atomic_load(&rc.phase) != RC_OVER) {
         uint64_t rings;
         if (atomic_load(&armed)) {
-            send_old_batches();
+            look_at_all();
             continue;
         }
         fds[0] = (struct pollfd){event, POLLIN, 0};
         for (int i = 0; i < count; i++) {
             int fd = over[i] ? -1 : gb_durable_fd(rc.sessions[i]->stream);
-            fds[i + 1] = (struct pollfd){fd, POLLRDHUP, 0};
+            fds[2 * i + 1] = (struct pollfd){fd, POLLRDHUP, 0};
+            fds[2 * i + 2] = (struct pollfd){rc.sessions[i]->timer, POLLIN, 0};
         }
         gb_crypto_thread_end(); /* this thread outlives libcrypto */
-        if (poll(fds, (nfds_t)count + 1, pause) < 0)
+        if (poll(fds, 2 * (nfds_t)count + 1, pause) < 0)
             continue; /* no signal comes here; whatever it is, look again */
         if (fds[0].revents && read(event, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
             return;
         for (int i = 0; i < count; i++)
             rc_session_ping(rc.sessions[i]);
         for (int i = 0; i < count; i++)
-            if (fds[i + 1].revents)
+            if (fds[2 * i + 2].revents)
+                send_old_batch(rc.sessions[i]);
+        for (int i = 0; i < count; i++)
+            if (fds[2 * i + 1].revents)
                 over[i] = end_of_socket(rc.sessions[i]);
     }
 }
@@ -143,6 +187,8 @@ gb_status_t rc_progress_start(void)
         return gb_fail_errno(GB_ERR_IO, errno, "eventfd");
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 0; i < rc.session_count; i++) /* without one the thread looks at all sessions */
+        rc.sessions[i]->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     set_running(1);
     int error = pthread_create(&thread, NULL, progress, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -365,6 +365,7 @@ static CUresult flush(rc_session_t *s, const void *tail, size_t tail_size, size_
     }
     if (size == 0)
         return CUDA_SUCCESS;
+    rc_progress_sent(s);
     if (!has_room(s, size))
         read_until(s, has_room, size);
     atomic_store_explicit(&s->used, 0, memory_order_relaxed);
@@ -383,8 +384,6 @@ static void put_header(rc_session_t *s, rc_lane_t *lane, uint16_t op, size_t len
     unsigned used = atomic_load_explicit(&s->used, memory_order_relaxed);
     gb_frame_t frame = {
         .length = (uint32_t)length, .operation = op, .lane = lane->id, .sequence = s->sequence++};
-    if (used == 0)
-        atomic_store_explicit(&s->oldest, gb_now_ns(), memory_order_relaxed);
     gb_frame_encode(&frame, s->batch + used);
     atomic_store_explicit(&s->used, used + GB_FRAME_HEADER, memory_order_release);
     lane->used[s->number] = 1;
@@ -435,13 +434,12 @@ CUresult rc_send(rc_session_t *s, rc_lane_t *lane, const rc_object_t *context, u
     if (atomic_load_explicit(&s->lost, memory_order_relaxed))
         return RC_LOST;
     pthread_mutex_lock(&s->send_lock);
-    int fresh = atomic_load_explicit(&s->used, memory_order_relaxed) == 0;
     CUresult result = put_frame(s, lane, context, op, a, a_size, b, b_size, 0);
     if (!result && atomic_load_explicit(&s->used, memory_order_relaxed) >= RC_FLUSH_AT)
         result = flush(s, NULL, 0, 0, 0);
+    else if (!result)
+        rc_progress_queued(s);
     pthread_mutex_unlock(&s->send_lock);
-    if (fresh && !result)
-        rc_progress_arm();
     return result;
 }
 
@@ -533,17 +531,11 @@ void rc_session_ping(rc_session_t *s)
     pthread_mutex_unlock(&s->send_lock);
 }
 
-void rc_session_flush_old(rc_session_t *s, uint64_t older_than)
+void rc_session_flush(rc_session_t *s)
 {
-    int unsent = gb_durable_unsent(s->stream), due = gb_durable_ack_due(s->stream);
-    if ((!unsent && !due && (atomic_load(&s->used) == 0 || atomic_load(&s->oldest) > older_than)) ||
-        pthread_mutex_trylock(&s->send_lock) != 0)
-        return;
-    if (unsent && gb_durable_push(s->stream, 1) != GB_OK)
+    if (gb_durable_unsent(s->stream) && gb_durable_push(s->stream, 1) != GB_OK)
         rc_session_lose(s, gb_why());
-    if (due || atomic_load(&s->oldest) <= older_than)
-        flush(s, NULL, 0, 0, 0);
-    pthread_mutex_unlock(&s->send_lock);
+    flush(s, NULL, 0, 0, 0);
 }
 
 /* ---- beginning and end ---- */
@@ -592,6 +584,7 @@ gb_status_t rc_session_open(const gb_endpoint_t *endpoint, const gb_credential_t
     if (!s)
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     s->number = number;
+    s->timer = -1;
     s->timeout_ms = DIAL_MS;
     s->endpoint = *endpoint;
     s->credential = *credential;
@@ -654,6 +647,8 @@ void rc_session_free(rc_session_t *s)
     pthread_mutex_destroy(&s->hash_lock);
     munmap(s->buffer, BUFFER);
     rc_down_free(s);
+    if (s->timer >= 0)
+        close(s->timer);
     free(s->hashes);
     free(s->batch);
     gb_wipe(s, sizeof(*s));

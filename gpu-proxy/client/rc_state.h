@@ -199,8 +199,9 @@ struct rc_session {
 
     pthread_mutex_t send_lock;
     uint8_t *batch;
-    atomic_uint used;        /* bytes in the batch */
-    _Atomic uint64_t oldest; /* when its first frame came, ns */
+    atomic_uint used; /* bytes in the batch */
+    int timer;        /* of rc_progress.c, -1 = none; under send_lock as well: */
+    int timer_runs;
     uint32_t sequence;
 
     pthread_mutex_t recv_lock;
@@ -210,7 +211,7 @@ struct rc_session {
     uint8_t *buffer;
     size_t start, end;
     struct rc_down *downs; /* copies under way (rc_down.h) */
-    unsigned down_count;
+    atomic_uint down_count;
     int late_copies; /* the session can do them */
     uint32_t down_token;
     uint8_t *down_sink; /* for bytes of those that were given up */
@@ -280,7 +281,8 @@ void rc_session_end(rc_session_t *session);
 void rc_session_free(rc_session_t *session);
 /* Gives a sign of life if nothing was sent for a third of the timeout. */
 void rc_session_ping(rc_session_t *session);
-void rc_session_flush_old(rc_session_t *session, uint64_t older_than);
+/* Sends what there is, acknowledgements too. With send_lock held. */
+void rc_session_flush(rc_session_t *session);
 /* Queues a frame of one or two parts. It runs in `context`, NULL = as is. */
 CUresult rc_send(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context, uint16_t op,
                  const void *a, size_t a_size, const void *b, size_t b_size);
@@ -291,7 +293,7 @@ CUresult rc_send_bulk(rc_session_t *session, rc_lane_t *lane, const rc_object_t 
 CUresult rc_send_reference(rc_session_t *session, rc_lane_t *lane, const rc_object_t *context,
                            uint16_t op, const void *a, size_t a_size, const void *b, size_t b_size,
                            uint64_t *until);
-/* Waits until the session has what was sent before `until`; the 256 KiB before that need not follow. */
+/* Waits until the session has what was sent before `until`; GB_DURABLE_ACK_EVERY bytes must follow. */
 CUresult rc_settle(rc_session_t *session, uint64_t until);
 /* The same, and waits for the reply; the result is the call's, or RC_LOST. The caller has zeroed the
  * waiter but for dst and dst_size, and calls rc_waiter_done afterwards. */
@@ -309,6 +311,9 @@ void rc_session_stop_listening(rc_session_t *session, rc_waiter_t *listener);
 /* Starts the thread that flushes batches by time and notices lost peers (rc_progress.c); wakes it. */
 gb_status_t rc_progress_start(void);
 void rc_progress_arm(void);
+/* With send_lock held: a batch has got its first frame; it has gone out. */
+void rc_progress_queued(rc_session_t *session);
+void rc_progress_sent(rc_session_t *session);
 /* With rc.phase RC_OVER: waits until that thread has ended, but not for a dial that gets no answer. */
 void rc_progress_stop(void);
 

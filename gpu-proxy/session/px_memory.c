@@ -161,8 +161,10 @@ static CUresult stream_down(px_call_t *call, const px_wire_copy_t *copy, CUstrea
         uint64_t size = copy->size - sent < PX_WIRE_PIECE ? copy->size - sent : PX_WIRE_PIECE;
         if (!result)
             result = cuda->cuEventSynchronize(events[half]);
-        if (!result &&
-            px_send_piece(call, sent, buffer + half * PX_WIRE_PIECE, (uint32_t)size) != GB_OK)
+        uint8_t *from = buffer + half * PX_WIRE_PIECE;
+        int last = sent + size == copy->size;
+        if (!result && (last ? px_send_last_piece(call, sent, from, (uint32_t)size)
+                             : px_send_piece(call, sent, from, (uint32_t)size)) != GB_OK)
             result = CUDA_ERROR_UNKNOWN; /* nobody is there to read it: the session ends */
         sent += size;
     }
@@ -179,7 +181,7 @@ static CUresult fetch(px_call_t *call, const px_wire_copy_t *copy, CUstream stre
     CUresult result = call->cuda->cuMemcpyDtoHAsync_v2(buffer, copy->src, copy->size, stream);
     if (!result)
         result = call->cuda->cuStreamSynchronize(stream);
-    if (!result && px_send_piece(call, 0, buffer, (uint32_t)copy->size) != GB_OK)
+    if (!result && px_send_last_piece(call, 0, buffer, (uint32_t)copy->size) != GB_OK)
         result = CUDA_ERROR_UNKNOWN;
     return result;
 }

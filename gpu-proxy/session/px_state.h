@@ -148,6 +148,7 @@ typedef struct {
     size_t here;            /* of these have been received; all, but for large copies */
     const uint64_t *args;   /* the same, checked to hold what a generated call needs */
     CUresult bad;           /* set by look-ups that fail */
+    int replied;            /* the reply has gone out with what it answers */
     int may_block;          /* runs as its lane: it may wait for the device */
     uint64_t out[PX_OUTPUTS];
     int outs;
@@ -196,6 +197,8 @@ gb_status_t px_send_reply(px_call_t *call, CUresult result);
 gb_status_t px_send_notice(px_session_t *session, uint16_t op, const struct iovec *parts,
                            int count);
 gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size);
+/* The last piece and the reply of success, at once; nothing else is to be answered. */
+gb_status_t px_send_last_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size);
 /* A piece of a copy that no call waits for; waits for room. */
 gb_status_t px_send_down(px_session_t *session, uint32_t token, uint64_t offset, const void *data,
                          uint32_t size);
