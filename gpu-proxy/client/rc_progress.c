@@ -81,8 +81,8 @@ void rc_progress_sent(rc_session_t *s)
 static void send_old_batch(rc_session_t *s)
 {
     uint64_t count;
-    if (s->timer >= 0 && read(s->timer, &count, sizeof(count)) < 0 && errno != EAGAIN)
-        return;
+    if (read(s->timer, &count, sizeof(count)) < 0)
+        return; /* it was stopped just then */
     if (pthread_mutex_trylock(&s->send_lock) != 0) {
         struct itimerspec when = {.it_value = {0, RC_FLUSH_US * 1000}};
         timerfd_settime(s->timer, 0, &when, NULL);
