@@ -119,24 +119,31 @@ static bool write_all(int fd, uint64_t base, uint64_t bytes)
     return true;
 }
 
-static bool replace(int fd, uint64_t base, uint64_t bytes)
+static bool replace(int fd, uint64_t base, uint64_t bytes, int protection)
 {
-    return mmap((void *)base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) !=
-           MAP_FAILED;
+    return mmap((void *)base, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
 }
 
 /* Under the lock. Writers wait from the first mprotect to the end. */
-static bool move_pages(int fd, uint64_t base, uint64_t bytes)
+static bool move_pages(int fd, uint64_t base, uint64_t bytes, int protection)
 {
     atomic_store(&shared.moving_end, base + bytes);
     atomic_store(&shared.moving, base);
     bool moved = mprotect((void *)base, bytes, PROT_READ) == 0 && write_all(fd, base, bytes) &&
-                 replace(fd, base, bytes);
+                 replace(fd, base, bytes, protection);
     if (!moved)
-        mprotect((void *)base, bytes, PROT_READ | PROT_WRITE);
+        mprotect((void *)base, bytes, protection);
     atomic_store(&shared.moving, 0);
     atomic_fetch_add(&shared.moves, 1);
     return moved;
+}
+
+bool cpu_shared_replace(int fd, uint64_t base, uint64_t bytes, int protection)
+{
+    pthread_mutex_lock(&shared.lock);
+    bool good = move_pages(fd, base, bytes, protection);
+    pthread_mutex_unlock(&shared.lock);
+    return good;
 }
 
 CUresult cpu_shared_move(uint64_t base, uint64_t bytes, cpu_segment_t *out)
@@ -146,7 +153,7 @@ CUresult cpu_shared_move(uint64_t base, uint64_t bytes, cpu_segment_t *out)
     bool good = segment && cpu_shared_name(fd, &segment->file);
     if (good) {
         pthread_mutex_lock(&shared.lock);
-        good = move_pages(fd, base, bytes);
+        good = move_pages(fd, base, bytes, PROT_READ | PROT_WRITE);
         if (good)
             enter(segment);
         pthread_mutex_unlock(&shared.lock);
@@ -164,7 +171,7 @@ CUresult cpu_shared_move(uint64_t base, uint64_t bytes, cpu_segment_t *out)
 CUresult cpu_shared_map(int fd, const cpu_file_t *file, uint64_t base)
 {
     segment_t *segment = new_segment(base, file->bytes, -1);
-    if (!segment || !replace(fd, base, file->bytes)) {
+    if (!segment || !replace(fd, base, file->bytes, PROT_READ | PROT_WRITE)) {
         free(segment);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

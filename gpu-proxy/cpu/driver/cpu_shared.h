@@ -38,6 +38,10 @@ int cpu_shared_open(const cpu_file_t *file);
 /* The file cannot shrink under its users, and has so many bytes. */
 bool cpu_shared_sound(int fd, uint64_t bytes);
 
+/* Puts the file, which is empty, in the place of whole pages that are accessible as `protection` says, with
+ * what they hold: kernels and the program go on. False: memory is out, and nothing has changed. */
+bool cpu_shared_replace(int fd, uint64_t base, uint64_t bytes, int protection);
+
 /* Moves whole pages into a file. CUDA_ERROR_OUT_OF_MEMORY: nothing has changed. */
 CUresult cpu_shared_move(uint64_t base, uint64_t bytes, cpu_segment_t *segment);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "gpu-proxy/cpu/driver/cpu_driver.h"
+#include "gpu-proxy/cpu/driver/cpu_guard.h"
 #include "gpu-proxy/cpu/driver/cpu_memory.h"
 #include "gpu-proxy/cpu/driver/cpu_shared.h"
 #include "gpu-proxy/cpu/driver/cpu_tree.h"
@@ -154,11 +155,49 @@ static CUresult read_tail(int fd, tail_t *tail)
     return CUDA_SUCCESS;
 }
 
+static int protection_of(CUmemAccess_flags flags)
+{
+    return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+           : flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
+                                                       : PROT_NONE;
+}
+
+static bool is_exportable(const cpu_physical_t *physical)
+{
+    return (physical->properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) !=
+           0;
+}
+
+/* Under the lock: memory that is made to be exported lies in a file from now on. */
+static bool move_to_file(cpu_physical_t *physical)
+{
+    if (physical->fd >= 0)
+        return true;
+    const mapping_t *mapping =
+        physical->mapped ? (mapping_t *)cpu_tree_find(&vmm.mappings, physical->mapped) : NULL;
+    int protection = mapping ? protection_of(mapping->access) : PROT_NONE;
+    int fd = make_file(physical->device, physical->bytes);
+    if (fd < 0)
+        return false;
+    cpu_guard_install(true); /* threads that write to it meanwhile have to wait */
+    if (physical->at && !cpu_shared_replace(fd, physical->at, physical->bytes, protection)) {
+        close(fd);
+        return false;
+    }
+    if (physical->at && !mapping) /* it was parked there */
+        munmap((void *)physical->at, physical->bytes);
+    physical->at = physical->mapped = 0;
+    physical->fd = fd;
+    return true;
+}
+
 CUresult cpu_vmm_export(cpu_physical_t *physical, int *fd)
 {
-    if (physical->fd < 0)
+    if (!is_exportable(physical))
         return CUDA_ERROR_INVALID_VALUE;
-    int copy = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+    pthread_mutex_lock(&vmm.lock);
+    int copy = move_to_file(physical) ? fcntl(physical->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    pthread_mutex_unlock(&vmm.lock);
     if (copy < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *fd = copy;
@@ -214,15 +253,7 @@ CUresult cpu_vmm_create(const CUmemAllocationProp *properties, int device, uint6
         return CUDA_ERROR_INVALID_VALUE;
     if (cpu_memory_charge(device, bytes) != CUDA_SUCCESS)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int fd = -1;
-    if (properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-        fd = make_file(device, bytes);
-        if (fd < 0) {
-            cpu_memory_uncharge(device, bytes);
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
-    return enter_physical(properties, device, bytes, fd, false, handle);
+    return enter_physical(properties, device, bytes, -1, false, handle);
 }
 
 CUresult cpu_vmm_retain(cpu_physical_t *physical, CUmemGenericAllocationHandle *handle)
@@ -301,8 +332,8 @@ static CUresult map(uint64_t base, cpu_physical_t *physical, mapping_t *mapping)
     if (!space || base - space->base > space->size - bytes || bytes > space->size ||
         cpu_tree_overlaps(&vmm.mappings, base, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    if (physical->mapped)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    if (physical->mapped && !(is_exportable(physical) && move_to_file(physical)))
+        return is_exportable(physical) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = cpu_memory_add(CPU_MEMORY_VIRTUAL, physical->device, NULL, base, bytes, 0);
     if (result)
         return result;
@@ -387,9 +418,7 @@ CUresult cpu_vmm_unmap(uint64_t base, uint64_t bytes)
 
 CUresult cpu_vmm_access(uint64_t base, uint64_t bytes, CUmemAccess_flags flags)
 {
-    int protection = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
-                     : flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
-                                                                 : PROT_NONE;
+    int protection = protection_of(flags);
     pthread_mutex_lock(&vmm.lock);
     bool good = filled(base, bytes);
     CUresult result = good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -3,8 +3,9 @@
  *
  * Physical memory is private anonymous memory that moves: it lies where it is mapped, and is parked
  * elsewhere while it is not. A handle is therefore mapped at one place at a time. Memory that is made
- * to be exported (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) lies in a file instead, which any number of
- * places and processes may map. The file has one page more than the memory, which says what it is. */
+ * to be exported (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) moves into a file when it is, or when it is
+ * mapped at a second place: any number of places and processes may map that. The file has one page more
+ * than the memory, which says what it is. */
 #ifndef CPU_VMM_H
 #define CPU_VMM_H
 

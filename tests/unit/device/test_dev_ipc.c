@@ -540,6 +540,74 @@ static void be_child(void **state)
             kinds[i].run(CHILD_SOCKET);
 }
 
+/* It moves into a file when it is exported, or mapped a second time, and kernels go on. */
+static void physical_memory_moves_under_kernels(void **state)
+{
+    enum { BYTES = 2 << 20, BLOCKS = 64, LAUNCHES = 100 };
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUfunction add = kernel("add_at");
+    uint32_t got;
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        CUmemGenericAllocationHandle handle;
+        CUdeviceptr second = 0;
+        int fd = -1;
+        OK(cu->cuMemCreate(&handle, BYTES, &prop, 0));
+        CUdeviceptr words = map_memory(handle, BYTES);
+        OK(cu->cuMemsetD32_v2(words, 0, BYTES / 4));
+        void *params[] = {&words};
+        for (int i = 0; i < LAUNCHES; i++)
+            OK(cu->cuLaunchKernel(add, BLOCKS, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+        if (round % 2)
+            second = map_memory(handle, BYTES);
+        else
+            OK(cu->cuMemExportToShareableHandle(&fd, handle,
+                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        OK(cu->cuCtxSynchronize());
+        OK(cu->cuMemcpyDtoH_v2(&got, second ? second : words, 4));
+        assert_int_equal(got, BLOCKS * 32 * LAUNCHES);
+        if (second)
+            unmap_memory(second, BYTES);
+        else
+            close(fd);
+        unmap_memory(words, BYTES);
+        OK(cu->cuMemRelease(handle));
+    }
+}
+
+/* What was written before the memory had a place of its own again is still there. */
+static void parked_memory_is_exported(void **state)
+{
+    enum { BYTES = 2 << 20 };
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemGenericAllocationHandle handle, imported;
+    int fd;
+    (void)state;
+    OK(cu->cuMemCreate(&handle, BYTES, &prop, 0));
+    CUdeviceptr at = map_memory(handle, BYTES);
+    count_up(at, 7, N, NULL);
+    OK(cu->cuCtxSynchronize());
+    unmap_memory(at, BYTES);
+    OK(cu->cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cu->cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(fd);
+    at = map_memory(imported, BYTES);
+    expect(at, 7, N);
+    CUdeviceptr again = map_memory(handle, BYTES);
+    count_up(again, 8, N, NULL);
+    OK(cu->cuCtxSynchronize());
+    expect(at, 8, N);
+    unmap_memory(at, BYTES);
+    unmap_memory(again, BYTES);
+    OK(cu->cuMemRelease(imported));
+    OK(cu->cuMemRelease(handle));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest child[] = {IN_CONTEXT(be_child)};
@@ -551,6 +619,8 @@ int main(int argc, char **argv)
         IN_CONTEXT(dead_processes_keep_nobody_waiting),
         IN_CONTEXT(pools_are_shared),
         IN_CONTEXT(physical_memory_is_shared),
+        IN_CONTEXT(physical_memory_moves_under_kernels),
+        IN_CONTEXT(parked_memory_is_exported),
     };
     if (argc > 1) {
         setenv("GABLE_TEST_CHILD", argv[1], 1);
