@@ -49,9 +49,7 @@ static bool points_passed(const cpu_op_t *op)
     return true;
 }
 
-/* A worker that runs several operations in a row says what is complete first, and then looks for
- * watchers: so a watcher counts itself first, and then looks what is complete. */
-static void block(cpu_stream_t *stream, const cpu_op_t *op)
+static void block(cpu_stream_t *stream)
 {
     if (stream->blocked)
         return;
@@ -59,8 +57,6 @@ static void block(cpu_stream_t *stream, const cpu_op_t *op)
     stream->blocked_next = cpu_engine.blocked;
     cpu_engine.blocked = stream;
     atomic_fetch_add(&cpu_engine.watchers, 1);
-    if (op->point_count && points_passed(op))
-        cpu_engine.recheck = true;
 }
 
 static void wake_waiters(cpu_stream_t *stream, uint64_t seq)
@@ -120,13 +116,17 @@ static void advance(cpu_stream_t *stream)
     while (!stream->busy && (op = stream->head) != NULL) {
         bool skip = skipped(op);
         if (!skip && !points_passed(op)) {
-            block(stream, op);
+            block(stream);
+            /* A worker that runs several operations in a row says what is complete first, and then looks
+             * for watchers: so a watcher counts itself first, and then looks what is complete. */
+            if (points_passed(op))
+                cpu_engine.recheck = true;
             return;
         }
         if (!skip && op->ops->ready && !op->ops->ready(op)) {
             skip = skipped(op); /* looking at the memory may have been the fault */
             if (!skip) {
-                block(stream, op);
+                block(stream);
                 cpu_pool_poll();
                 return;
             }

@@ -209,6 +209,30 @@ static void default_stream_waits_and_is_waited_for(void **state)
     OK(cu->cuStreamDestroy_v2(free_stream));
 }
 
+/* The others' work is done, the value is not there yet: the device must not look for it all the time. */
+static void default_stream_waits_for_a_value(void **state)
+{
+    CUstream blocking, other;
+    CUdeviceptr before = word(0), flag = word(0), result = word(0);
+    (void)state;
+    OK(cu->cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cu->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cu->cuStreamWaitValue32_v2(blocking, before, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cu->cuStreamWaitValue32_v2(NULL, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cu->cuMemsetD32Async(result, 1, 1, NULL));
+    OK(cu->cuStreamWriteValue32_v2(other, before, 1, 0));
+    OK(cu->cuStreamSynchronize(blocking));
+    OK(cu->cuMemsetD32Async(result + 4, 2, 1, other));
+    OK(cu->cuStreamSynchronize(other));
+    FAILS(CUDA_ERROR_NOT_READY, cu->cuStreamQuery(NULL));
+    assert_int_equal(peek(result), 0);
+    OK(cu->cuStreamWriteValue32_v2(other, flag, 1, 0));
+    OK(cu->cuStreamSynchronize(NULL));
+    assert_int_equal(peek(result), 1);
+    OK(cu->cuStreamDestroy_v2(blocking));
+    OK(cu->cuStreamDestroy_v2(other));
+}
+
 static void synchronous_copy_follows_blocking_streams(void **state)
 {
     CUstream stream;
@@ -363,6 +387,7 @@ int main(void)
         IN_CONTEXT(events_order_streams),
         IN_CONTEXT(events_measure_time),
         IN_CONTEXT(default_stream_waits_and_is_waited_for),
+        IN_CONTEXT(default_stream_waits_for_a_value),
         IN_CONTEXT(synchronous_copy_follows_blocking_streams),
         IN_CONTEXT(destroyed_stream_finishes_its_work),
         IN_CONTEXT(context_ends_with_streams_that_wait),
