@@ -1,5 +1,6 @@
 #include "tests/e2e/remoting/relay.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,12 +11,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CALLERS = 256 };
+enum { CALLERS = 256, BUFFER = 64 << 10 };
+
+/* What one side has sent and the other has not taken yet: nobody is read from before. */
+typedef struct {
+    char bytes[BUFFER];
+    size_t start, end;
+} way_t;
 
 struct relay {
     char path[108], target[108];
     int listener;
-    int fds[CALLERS][2]; /* caller, target */
+    int fds[CALLERS][2];  /* caller, target */
+    way_t *ways[CALLERS]; /* two each: from the caller, from the target */
     int count;
     int stop[2];
     int wake[2];
@@ -51,23 +59,51 @@ static void take_caller(relay_t *relay)
     pair[1] = socket(AF_UNIX, SOCK_STREAM, 0);
     if (pair[0] < 0 || connect(pair[1], (struct sockaddr *)&address, sizeof(address)) != 0)
         give_up("relay: connect");
+    relay->ways[relay->count] = calloc(2, sizeof(way_t));
     relay->count++;
 }
 
-/* 0 when that side has ended. */
-static int forward(relay_t *relay, int *pair, int from)
+/* As much as goes; 0 when the other side has ended. */
+static int pass_on(const int *pair, way_t *way, int from)
 {
-    char buffer[65536];
-    ssize_t n = read(pair[from], buffer, sizeof(buffer));
-    if (n > 0) /* before anybody can have seen them */
-        atomic_fetch_add(&relay->bytes[from], (uint64_t)n);
-    for (ssize_t done = 0; n > 0 && done < n;) {
-        ssize_t m = write(pair[!from], buffer + done, (size_t)(n - done));
-        if (m <= 0)
-            return 0;
-        done += m;
-    }
-    return n > 0;
+    ssize_t n = send(pair[!from], way->bytes + way->start, way->end - way->start,
+                     MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0)
+        return errno == EAGAIN;
+    way->start += (size_t)n;
+    if (way->start == way->end)
+        way->start = way->end = 0;
+    return 1;
+}
+
+/* 0 when that side has ended. */
+static int forward(relay_t *relay, const int *pair, way_t *way, int from)
+{
+    ssize_t n = read(pair[from], way->bytes, BUFFER);
+    if (n <= 0)
+        return 0;
+    atomic_fetch_add(&relay->bytes[from], (uint64_t)n); /* before anybody can have seen them */
+    way->end = (size_t)n;
+    return pass_on(pair, way, from);
+}
+
+static struct pollfd interest(const relay_t *relay, int i, int side)
+{
+    const way_t *ways = relay->ways[i];
+    short events = (short)((ways[side].end ? 0 : POLLIN) | (ways[!side].end ? POLLOUT : 0));
+    return (struct pollfd){events ? relay->fds[i][side] : -1, events, 0};
+}
+
+/* 0 when a side has ended. */
+static int serve(relay_t *relay, int i, int side, short ready)
+{
+    way_t *ways = relay->ways[i];
+    int good = 1;
+    if ((ready & POLLOUT) && ways[!side].end)
+        good = pass_on(relay->fds[i], &ways[!side], !side);
+    if (good && (ready & ~POLLOUT) && !ways[side].end)
+        good = forward(relay, relay->fds[i], &ways[side], side);
+    return good;
 }
 
 static void close_pair(int *pair)
@@ -91,7 +127,7 @@ static void *run(void *arg)
         polled[n++] = (struct pollfd){relay->listener, POLLIN, 0};
         for (int i = 0; i < callers; i++)
             for (int k = 0; k < 2; k++)
-                polled[n++] = (struct pollfd){held ? -1 : relay->fds[i][k], POLLIN, 0};
+                polled[n++] = held ? (struct pollfd){-1, 0, 0} : interest(relay, i, k);
         if (poll(polled, (nfds_t)n, -1) < 0 || polled[0].revents)
             return NULL;
         if (polled[1].revents && read(relay->wake[0], &byte, 1) != 1)
@@ -102,7 +138,8 @@ static void *run(void *arg)
             take_caller(relay);
         for (int i = 0; i < 2 * callers; i++) {
             int *pair = relay->fds[i / 2];
-            if (polled[3 + i].revents && pair[0] >= 0 && !forward(relay, pair, i % 2))
+            if (polled[3 + i].revents && pair[0] >= 0 &&
+                !serve(relay, i / 2, i % 2, polled[3 + i].revents))
                 close_pair(pair);
         }
     }
@@ -155,6 +192,7 @@ void relay_stop(relay_t *relay)
     close(relay->stop[1]);
     pthread_join(relay->thread, NULL);
     for (int i = 0; i < relay->count; i++) {
+        free(relay->ways[i]);
         if (relay->fds[i][0] < 0)
             continue;
         close(relay->fds[i][0]);
