@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 enum {
-    PX_WIRE_VERSION = 3,            /* of everything in this file and of the catalogue's numbers */
+    PX_WIRE_VERSION = 4,            /* of everything in this file and of the catalogue's numbers */
     PX_WIRE_PIECE = 256 << 10,      /* bytes of bulk in one frame */
     PX_WIRE_MAX = (1 << 20) + 4096, /* longest payload, either way */
     PX_WIRE_INLINE = 8 << 10,       /* copies up to this size ride in the batch */
@@ -51,7 +51,13 @@ enum {
     PX_OP_BOX_UP,   /* async: px_wire_box_t, bytes: packed rows to its dst */
     PX_OP_BOX_DOWN, /* reply: px_wire_box_t -> pieces: packed rows of its src */
     PX_OP_DOWN, /* async: px_wire_down_t -> later pieces, whose frames' sequence is the token, and then */
-    PX_OP_DOWN_DONE, /* notice to the client: u64 token: all its bytes were sent */
+    PX_OP_DOWN_DONE,   /* notice to the client: u64 token: all its bytes were sent */
+    PX_OP_PEER_EXPECT, /* reply: px_wire_pair_t: the other session will dial */
+    PX_OP_PEER_DIAL,   /* reply: px_wire_pair_t -> u64 gb_status_t, text: dial the other session */
+    PX_OP_PEER_SEND,   /* async: px_wire_transfer_t: its side goes to the other session */
+    PX_OP_PEER_RECV,   /* async: px_wire_transfer_t: its side comes from there */
+    PX_OP_PEER_SETTLE, /* reply: u64 context: no transfer uses it any more */
+    PX_OP_PEER_LOST,   /* notice to the client: u64 peer, u64 attempt: that link is lost */
     PX_OP_END,
 };
 
@@ -137,6 +143,43 @@ typedef struct {
     uint64_t width, height, depth; /* bytes, rows, slices */
     uint64_t stream;
 } px_wire_box_t;
+
+enum { PX_WIRE_PEERS = 64, PX_WIRE_ENDPOINT = 304 };
+
+/* A link between two sessions of one client (px_peer_wire.h). What is below `secret` is for who dials. */
+typedef struct {
+    uint32_t peer;      /* the other session's number at the client */
+    uint32_t attempt;   /* counts the links of the pair */
+    uint8_t secret[32]; /* both prove to each other that the client has told them */
+    uint8_t key[32];    /* gb_peer_key of the other session */
+    uint64_t lease, session;
+    uint32_t number;      /* of the session that dials, at the client */
+    uint32_t insecure;    /* as the client dials there */
+    uint32_t socket_only; /* the same */
+    uint32_t reserved;
+    char endpoint[PX_WIRE_ENDPOINT];
+} px_wire_pair_t;
+
+/* Which streams come to the transfer first, and go on when it is done. */
+enum {
+    PX_WIRE_HOLD_STREAM = 1, /* `stream`, of the frame's context */
+    PX_WIRE_HOLD_LEGACY = 2, /* the legacy default stream of `context` */
+};
+
+/* One end of a transfer between two sessions. Those of one `order` and `lane`, which name the program's
+ * stream, come one after the other. Without an extent it is a signal: the sender's `event` has come. */
+typedef struct {
+    uint64_t token; /* the same at both ends, of no other transfer */
+    uint64_t order;
+    uint32_t lane;
+    uint32_t peer;
+    uint64_t hold;
+    uint64_t stream;
+    uint64_t context; /* number of the one that the memory belongs to */
+    uint64_t event;
+    px_wire_side_t side;
+    uint64_t width, height, depth; /* bytes, rows, slices; they travel packed */
+} px_wire_transfer_t;
 
 /* A texture or surface object: CUDA's structures, with numbers in place of array handles. */
 typedef struct {

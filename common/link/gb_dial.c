@@ -50,8 +50,8 @@ static gb_status_t introduce(int fd, const char *where, const gb_preamble_t *fac
 static int wants_memory(const gb_endpoint_t *endpoint, const gb_credential_t *credential)
 {
     const char *wish = getenv("GABLE_LINK_SHM"), *line = getenv("GABLE_LINK_EMULATE");
-    return endpoint->kind == GB_ENDPOINT_UNIX && credential->service == GB_SERVICE_SESSION &&
-           (!wish || strcmp(wish, "0") != 0) && (!line || !*line);
+    return endpoint->kind == GB_ENDPOINT_UNIX && credential->service != GB_SERVICE_SHARD &&
+           !credential->socket_only && (!wish || strcmp(wish, "0") != 0) && (!line || !*line);
 }
 
 /* Connects the link to memory that is passed or awaited over its socket. */

@@ -47,6 +47,7 @@ typedef struct {
     uint64_t session;    /* random (gb_random); the same for all connections of a session */
     uint32_t connection; /* 0, 1, ... within the session */
     int insecure;        /* TCP without TLS; the listener must allow it. Never set for real keys */
+    int socket_only;     /* no shared memory in place of a Unix socket */
 } gb_credential_t;
 
 /* ---- making ---- */

@@ -3,6 +3,7 @@
 #include "common/link/gb_preamble.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -52,6 +53,22 @@ gb_status_t gb_preamble_encode(const gb_preamble_t *facts, const gb_key_t *key,
     return st;
 }
 
+gb_status_t gb_peer_key(const gb_key_t *lease_key, uint64_t lease, uint64_t session,
+                        uint32_t connection, gb_key_t *out)
+{
+    char info[64];
+    snprintf(info, sizeof info, "%016llx/%016llx/%u", (unsigned long long)lease,
+             (unsigned long long)session, connection >> 16);
+    return gb_hkdf(lease_key, "gable peer 1", info, out);
+}
+
+gb_service_t gb_preamble_service(const uint8_t in[GB_PREAMBLE_SIZE])
+{
+    wire_preamble_t w;
+    memcpy(&w, in, sizeof w);
+    return w.service >= GB_SERVICE_SESSION && w.service <= GB_SERVICE_PEER ? w.service : 0;
+}
+
 gb_status_t gb_preamble_check(const uint8_t *in, size_t size)
 {
     size_t n = size < sizeof PREAMBLE_MAGIC ? size : sizeof PREAMBLE_MAGIC;
@@ -80,7 +97,9 @@ gb_status_t gb_preamble_verify(const uint8_t in[GB_PREAMBLE_SIZE], gb_service_t 
     gb_status_t found = lookup(arg, w.lease, &k);
     if (found != GB_OK)
         memset(&k, 0x5a, sizeof k); /* the same work for an unknown lease */
-    st = gb_hmac(&k, &w, offsetof(wire_preamble_t, mac), mac);
+    st = service == GB_SERVICE_PEER ? gb_peer_key(&k, w.lease, w.session, w.connection, &k) : GB_OK;
+    if (st == GB_OK)
+        st = gb_hmac(&k, &w, offsetof(wire_preamble_t, mac), mac);
     int proved = st == GB_OK && gb_secret_equal(mac, w.mac, sizeof mac);
     if (st == GB_OK && found != GB_OK)
         st = gb_fail(GB_ERR_UNAUTHORISED, "lease %016llx is unknown, expired or revoked here",

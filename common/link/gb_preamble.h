@@ -4,7 +4,7 @@
  *
  *    0  magic "GABLELNK"
  *    8  u16 version       GB_PREAMBLE_VERSION
- *   10  u16 service       what is dialled: a session or a shard
+ *   10  u16 service       what is dialled: a session, a shard, or a session by another session
  *   12  u32 security      GB_SECURITY_*: what follows on the connection
  *   16  u64 lease
  *   24  u64 session       chosen by the dialling side, random
@@ -18,6 +18,10 @@
  * authenticated, the TLS handshake that follows is. An unknown lease and a wrong key get the same
  * answer.
  *
+ * A session that is dialled by another session of the same client (GB_SERVICE_PEER) is proved not with the
+ * lease's key but with one that is derived from it (gb_peer_key) for this pair of sessions: who has it
+ * can open nothing else.
+ *
  * Thread-safe: no state. */
 #ifndef GB_PREAMBLE_H
 #define GB_PREAMBLE_H
@@ -30,7 +34,7 @@
 
 enum { GB_PREAMBLE_SIZE = 88, GB_ANSWER_SIZE = 16, GB_NONCE_SIZE = 16, GB_PREAMBLE_VERSION = 1 };
 
-typedef enum { GB_SERVICE_SESSION = 1, GB_SERVICE_SHARD = 2 } gb_service_t;
+typedef enum { GB_SERVICE_SESSION = 1, GB_SERVICE_SHARD = 2, GB_SERVICE_PEER = 3 } gb_service_t;
 typedef enum {
     GB_SECURITY_PLAIN = 0,
     GB_SECURITY_TLS = 1,
@@ -51,6 +55,14 @@ typedef struct {
  * reason goes into gb_fail). Called from the thread that verifies. */
 typedef gb_status_t (*gb_key_lookup_t)(void *arg, uint64_t lease, gb_key_t *key);
 
+/* For GB_SERVICE_PEER: the key for the pair that `connection` names (its upper half: the number that the
+ * client gives the dialling session; the lower half counts the connections of the pair) at `session`. */
+gb_status_t gb_peer_key(const gb_key_t *lease_key, uint64_t lease, uint64_t session,
+                        uint32_t connection, gb_key_t *out);
+
+/* The service that the bytes ask for: nothing is proved yet. 0: none that there is. */
+gb_service_t gb_preamble_service(const uint8_t in[GB_PREAMBLE_SIZE]);
+
 /* Makes the bytes; the nonce is taken from `facts`. */
 gb_status_t gb_preamble_encode(const gb_preamble_t *facts, const gb_key_t *key,
                                uint8_t out[GB_PREAMBLE_SIZE]);
@@ -58,7 +70,8 @@ gb_status_t gb_preamble_encode(const gb_preamble_t *facts, const gb_key_t *key,
 /* Tells early that `size` (1..GB_PREAMBLE_SIZE) first bytes can never become a preamble. */
 gb_status_t gb_preamble_check(const uint8_t *in, size_t size);
 
-/* Checks magic, version and `service`, finds the key, verifies the proof in constant time.
+/* Checks magic, version and `service`, finds the key (and derives the pair's), verifies the proof in
+ * constant time.
  * GB_ERR_PROTOCOL: not ours; GB_ERR_VERSION: another version, by name; GB_ERR_UNAUTHORISED: unknown
  * lease, wrong key; GB_ERR_INVALID: another service is meant. */
 gb_status_t gb_preamble_verify(const uint8_t in[GB_PREAMBLE_SIZE], gb_service_t service,

@@ -9,6 +9,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_down.h"
+#include "gpu-proxy/client/rc_peer.h"
 #include "gpu-proxy/client/rc_shared.h"
 
 enum { BAND = 4 << 20 }; /* bytes that wait here on their way between two sessions or into rows */
@@ -200,6 +201,11 @@ static px_wire_side_t wire_side(const rc_side_t *side, const part_t *p)
     return wire;
 }
 
+px_wire_side_t rc_box_wire(const rc_side_t *side)
+{
+    return wire_side(side, &(part_t){0, 0, 0, 0, 0, 0});
+}
+
 /* ---- between the host and one session ---- */
 
 static CUresult send_up(rc_call_t *call, const rc_box_t *box, const part_t *p, uint64_t stream,
@@ -274,7 +280,7 @@ static CUresult down(rc_call_t *call, const rc_box_t *box, uint64_t stream)
     return result;
 }
 
-/* ---- between two sessions: through the client ---- */
+/* ---- between two sessions ---- */
 
 /* A call in a side's own context and its legacy default stream, for a side that is not at the stream's
  * session. */
@@ -289,8 +295,8 @@ static CUresult begin_there(rc_call_t *call, const rc_side_t *side)
     return atomic_load(&call->session->lost) ? RC_LOST : CUDA_SUCCESS;
 }
 
-/* The stream's earlier work is done before the copy, and the copy before this returns: so its order holds
- * for every observer. */
+/* Through the client: the stream's earlier work is done before the copy, and the copy before this returns: so
+ * its order holds for every observer. */
 static CUresult across(const rc_box_t *box, CUstream stream)
 {
     rc_call_t from, to;
@@ -377,7 +383,7 @@ CUresult rc_box_copy(const rc_box_t *box, CUstream stream)
     if (!dst && !src)
         return here(box, stream);
     if (dst && src && (dst != src || dst != call.session))
-        return across(box, stream);
+        return rc_peer_copy(box, stream, &result) ? result : across(box, stream);
     if ((dst ? dst : src) != call.session)
         return elsewhere(box, stream);
     if (dst && src)

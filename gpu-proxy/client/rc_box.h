@@ -24,6 +24,9 @@ typedef struct {
 /* Checks a copy and its handles, as CUDA does at the call. */
 CUresult rc_box_describe(const CUDA_MEMCPY3D *copy, rc_box_t *out);
 
+/* The whole side as it travels. */
+px_wire_side_t rc_box_wire(const rc_side_t *side);
+
 /* A copy of one row. */
 CUDA_MEMCPY3D rc_box_row(uint64_t bytes);
 

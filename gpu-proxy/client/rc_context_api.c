@@ -7,6 +7,7 @@
 #include "gpu-proxy/client/rc_down.h"
 #include "gpu-proxy/client/rc_graph_memory.h"
 #include "gpu-proxy/client/rc_host.h"
+#include "gpu-proxy/client/rc_peer.h"
 #include "gpu-proxy/client/rc_pool.h"
 #include "gpu-proxy/client/rc_shared.h"
 
@@ -124,6 +125,7 @@ static CUresult release(rc_device_t *device)
     device->primary = NULL;
     if (!result)
         let_come(context);
+    rc_peer_settle(context);
     uint64_t number = context->number;
     int mine = rc_object_kill(context);
     forget(context);
@@ -197,6 +199,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&device->lock);
     result = begin_at(&call, device->session);
+    if (!result && device->primary)
+        rc_peer_settle(device->primary);
     if (!result) {
         uint64_t args[2] = {device->index, device->primary ? device->primary->number : 0};
         if (device->primary)
@@ -264,6 +268,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     if (!lane)
         return CUDA_ERROR_OUT_OF_MEMORY;
     let_come(context);
+    rc_peer_settle(context);
     if (!rc_object_kill(context))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (rc_lane_current(lane) == ctx)

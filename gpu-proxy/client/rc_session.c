@@ -14,6 +14,7 @@
 #include "common/core/gb_log.h"
 #include "gpu-proxy/client/rc_down.h"
 #include "gpu-proxy/client/rc_host.h"
+#include "gpu-proxy/client/rc_peer.h"
 
 enum {
     BUFFER = 2 << 20,
@@ -169,6 +170,11 @@ static gb_status_t take_notice(rc_session_t *s, const gb_frame_t *frame, const u
     if (frame->operation == PX_OP_DOWN_DONE && frame->length >= sizeof(words[0])) {
         memcpy(words, payload, sizeof(words[0]));
         return rc_down_done(s, words[0]);
+    }
+    if (frame->operation == PX_OP_PEER_LOST && frame->length >= 2 * sizeof(words[0])) {
+        memcpy(words, payload, 2 * sizeof(words[0]));
+        rc_peer_lost(s, words);
+        return GB_OK;
     }
     if (frame->operation != PX_OP_HOST_RUN || frame->length < sizeof(words))
         return gb_fail(GB_ERR_PROTOCOL, "frame %u answers no call", frame->sequence);

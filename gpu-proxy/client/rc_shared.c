@@ -656,6 +656,8 @@ static op_kind_t kind_of(uint16_t op)
     case PX_OP_DOWN:
     case PX_OP_EXCHANGE_CALL:
     case PX_OP_EXCHANGE_POST:
+    case PX_OP_PEER_SEND:
+    case PX_OP_PEER_RECV:
         return OP_WORK;
     case GB_OP_cuCtxSynchronize:
     case GB_OP_cuStreamSynchronize:

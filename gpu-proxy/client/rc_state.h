@@ -122,6 +122,7 @@ struct rc_object {
             atomic_int fault; /* CUresult that sticks */
             atomic_uint attached;
             _Atomic uint64_t peers; /* bit per device ordinal: access is enabled */
+            atomic_int moves; /* memory of it or streams have had part in a transfer (rc_peer.h) */
             CUsharedconfig shared_config;
             rc_hints_t hints; /* of the default streams */
         } context_;

@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "gb_cuda_api.h"
-#include "gpu-proxy/client/rc_call.h"
+#include "gpu-proxy/client/rc_capture.h"
+#include "gpu-proxy/client/rc_peer.h"
 
 static _Atomic uint64_t next_stream_id = 16;
 
@@ -64,6 +65,40 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     else if (rc_object_kill(event))
         rc_object_free(event);
     return result;
+}
+
+/* An event of another session: its stream signals to ours. It never comes into a capture: a graph has the
+ * nodes of one session. */
+static CUresult wait_elsewhere(rc_call_t *call, uint64_t stream, rc_object_t *event, unsigned flags)
+{
+    int captured;
+    if (flags)
+        return flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL ? CUDA_ERROR_INVALID_VALUE
+                                                         : CUDA_ERROR_ILLEGAL_STATE;
+    CUresult result = rc_capture_enter(call, &captured);
+    if (!result && (captured || event->event.captured))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (result || !atomic_load(&event->event.recorded))
+        return result;
+    return rc_peer_wait(call, stream, event, &result) ? result
+                                                      : cuEventSynchronize(rc_handle(event));
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    uint64_t args[3] = {0, 0, Flags};
+    rc_call_t call;
+    CUresult result = rc_begin(&call);
+    if (!result)
+        result = rc_use_stream(&call, hStream, &args[0]);
+    rc_object_t *event = rc_object_get(RC_EVENT, hEvent);
+    if (!result && !event)
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result && event->session != call.session)
+        return wait_elsewhere(&call, args[0], event, Flags);
+    if (!result)
+        result = rc_use_event(&call, hEvent, &args[1]);
+    return result ? result : rc_post(&call, GB_OP_cuStreamWaitEvent, args, 3);
 }
 
 /* ---- answered from the stream's own facts; the default streams have flags 0, priority 0 ---- */

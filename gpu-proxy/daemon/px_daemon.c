@@ -155,11 +155,11 @@ void px_daemon_destroy(px_daemon_t *d)
 /* ---- an arrival becomes a session ---- */
 
 static void fill_boot(px_boot_t *boot, const px_daemon_t *d, const px_grant_t *grant,
-                      const gb_preamble_t *facts, const char *peer)
+                      const gb_preamble_t *facts, const gb_key_t *key, const char *peer)
 {
     *boot = (px_boot_t){.timeout_ms = d->config.session_timeout_s * 1000,
                         .facts = *facts,
-                        .key = grant->key,
+                        .key = *key,
                         .memory_quota = grant->memory,
                         .expires_ms = grant->expires_ms,
                         .device_count = grant->device_count};
@@ -188,7 +188,7 @@ static gb_status_t start_session(px_daemon_t *d, const px_arrival_t *arrival,
     px_sessions_add(d->sessions, &info, control);
     /* The answer goes out before the session can send anything on the same connection. */
     st = gb_preamble_answer(arrival->fd, GB_OK);
-    fill_boot(&boot, d, grant, facts, arrival->peer);
+    fill_boot(&boot, d, grant, facts, &grant->key, arrival->peer);
     if (st == GB_OK)
         st = px_boot_send(control, &boot, arrival->fd);
     gb_wipe(&boot, sizeof boot);
@@ -201,17 +201,20 @@ static gb_status_t start_session(px_daemon_t *d, const px_arrival_t *arrival,
     return st;
 }
 
-/* A client whose connection was cut comes again: its session waits for it. */
+/* A client whose connection was cut comes again, or another session of the client wants to talk to this one:
+ * it waits for them. */
 static gb_status_t pass_on(px_daemon_t *d, const px_arrival_t *arrival, const gb_preamble_t *facts,
-                           const px_grant_t *grant)
+                           const px_grant_t *grant, const gb_key_t *key)
 {
     px_boot_t boot;
-    fill_boot(&boot, d, grant, facts, arrival->peer);
+    fill_boot(&boot, d, grant, facts, key, arrival->peer);
     gb_status_t st = px_sessions_pass(d->sessions, &boot, arrival->fd);
     gb_wipe(&boot, sizeof boot);
     if (st == GB_OK)
-        gb_log(GB_LOG_INFO, "session %016llx is resumed from %s",
-               (unsigned long long)facts->session, arrival->peer);
+        gb_log(GB_LOG_INFO, "session %016llx is %s %s", (unsigned long long)facts->session,
+               facts->service == GB_SERVICE_PEER ? "dialled by another session, from"
+                                                 : "resumed from",
+               arrival->peer);
     return st;
 }
 
@@ -232,26 +235,27 @@ static gb_status_t admit(px_daemon_t *d, const px_arrival_t *arrival)
     gb_preamble_t facts;
     gb_key_t key;
     px_grant_t grant = {0};
-    gb_status_t st = gb_preamble_verify(arrival->preamble, GB_SERVICE_SESSION, px_grants_key,
-                                        d->grants, &facts, &key);
+    gb_service_t service = gb_preamble_service(arrival->preamble) == GB_SERVICE_PEER
+                               ? GB_SERVICE_PEER
+                               : GB_SERVICE_SESSION;
+    gb_status_t st =
+        gb_preamble_verify(arrival->preamble, service, px_grants_key, d->grants, &facts, &key);
     if (st != GB_OK)
         return st;
-    gb_wipe(&key, sizeof key); /* the grant has it too */
     st = check_fresh(d, &facts);
     if (st == GB_OK)
         st = px_grants_find(d->grants, facts.lease, &grant);
     if (st == GB_OK)
         st = gb_preamble_allowed(arrival->fd, &facts, d->config.insecure);
-    if (st == GB_OK && facts.connection) {
-        st = pass_on(d, arrival, &facts, &grant);
-        gb_wipe(&grant, sizeof grant);
-        return st;
-    }
-    if (st == GB_OK)
+    int runs = facts.connection || service == GB_SERVICE_PEER;
+    if (st == GB_OK && runs)
+        st = pass_on(d, arrival, &facts, &grant, &key);
+    else if (st == GB_OK)
         st = px_sessions_check(d->sessions, facts.lease, facts.session);
-    if (st == GB_OK)
+    if (st == GB_OK && !runs)
         st = start_session(d, arrival, &facts, &grant);
     gb_wipe(&grant, sizeof grant);
+    gb_wipe(&key, sizeof key);
     return st;
 }
 

@@ -96,11 +96,12 @@ static int probe(const char *choice)
 /* The watcher ends the process, or goes on with a link that the client has dialled anew. */
 typedef struct {
     gb_durable_t *stream;
+    px_peers_t *peers;
     uint32_t timeout_ms;
     uint32_t connection; /* of the current link */
 } watched_t;
 
-/* Takes the client's new connection over from the daemon. */
+/* Takes a new connection over from the daemon: the client's, or one of another session of the client. */
 static gb_status_t take_connection(watched_t *w)
 {
     px_boot_t boot;
@@ -114,6 +115,11 @@ static gb_status_t take_connection(watched_t *w)
     }
     if (st != GB_OK)
         return st;
+    if (boot.facts.service == GB_SERVICE_PEER) {
+        px_peers_offer(w->peers, fd, &boot.facts, &boot.key);
+        gb_wipe(&boot.key, sizeof boot.key);
+        return GB_OK;
+    }
     uint32_t connection = boot.facts.connection;
     st = gb_link_adopt(fd, &boot.facts, &boot.key, deadline, &link);
     gb_wipe(&boot.key, sizeof boot.key);
@@ -253,6 +259,8 @@ static gb_status_t serve(const options_t *o)
     watched.timeout_ms = boot.timeout_ms;
     st = gb_durable_create(link, NULL, NULL, &watched.stream);
     if (st == GB_OK)
+        st = px_peers_create(boot.timeout_ms, &watched.peers);
+    if (st == GB_OK)
         st = px_tenant_cache(boot.tenant);
     if (st == GB_OK)
         st = start_watcher(&watched);
@@ -267,7 +275,8 @@ static gb_status_t serve(const options_t *o)
                                   .memory_quota = boot.memory_quota,
                                   .timeout_ms = boot.timeout_ms,
                                   .reachable = !strcmp(driver.kind, "gable-cpu"),
-                                  .used = report_used};
+                                  .used = report_used,
+                                  .peers = watched.peers};
     st = px_session_run(&config, watched.stream);
     px_tenant_bound();
     return st;

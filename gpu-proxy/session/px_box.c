@@ -1,4 +1,6 @@
 /* Copies of boxes between device memory, arrays, and the staging memory, where rows lie without gaps. */
+#include "gpu-proxy/session/px_box.h"
+
 #include "gpu-proxy/session/px_state.h"
 
 static void set_src(px_call_t *call, CUDA_MEMCPY3D *copy, const px_wire_side_t *side)
@@ -30,14 +32,37 @@ static CUDA_MEMCPY3D extent(const px_wire_box_t *box)
     return (CUDA_MEMCPY3D){.WidthInBytes = box->width, .Height = box->height, .Depth = box->depth};
 }
 
-/* Bytes of a box, or UINT64_MAX where the sizes make no sense. */
-static uint64_t bytes_of(const px_wire_box_t *box)
+uint64_t px_box_bytes(const px_extent_t *extent)
 {
     uint64_t bytes;
-    if (__builtin_mul_overflow(box->width, box->height, &bytes) ||
-        __builtin_mul_overflow(bytes, box->depth, &bytes))
+    if (__builtin_mul_overflow(extent->width, extent->height, &bytes) ||
+        __builtin_mul_overflow(bytes, extent->depth, &bytes))
         return UINT64_MAX;
     return bytes;
+}
+
+px_band_t px_box_band(const px_extent_t *extent, uint64_t position)
+{
+    px_band_t b = {position % extent->width, position / extent->width, extent->width, 1};
+    if (extent->width > PX_WIRE_PIECE) {
+        b.width = extent->width - b.x < PX_WIRE_PIECE ? extent->width - b.x : PX_WIRE_PIECE;
+        return b;
+    }
+    uint64_t left = extent->height - b.row % extent->height;
+    uint64_t most = PX_WIRE_PIECE / extent->width;
+    b.rows = left < most ? left : most;
+    return b;
+}
+
+static px_extent_t extent_of(const px_wire_box_t *box)
+{
+    return (px_extent_t){box->width, box->height, box->depth};
+}
+
+static uint64_t bytes_of(const px_wire_box_t *box)
+{
+    px_extent_t extent = extent_of(box);
+    return px_box_bytes(&extent);
 }
 
 /* px_wire_box_t: both sides are this session's */
@@ -67,26 +92,7 @@ CUresult px_box_up(px_call_t *call)
                           call->payload + sizeof(*box), bytes);
 }
 
-/* Whole rows, or a part of one where a row is longer than a piece. */
-typedef struct {
-    uint64_t x, row;
-    uint64_t width, rows;
-} band_t;
-
-/* Rows count over all slices; a band stays within its slice. */
-static band_t band_at(const px_wire_box_t *box, uint64_t position)
-{
-    band_t b = {position % box->width, position / box->width, box->width, 1};
-    if (box->width > PX_WIRE_PIECE) {
-        b.width = box->width - b.x < PX_WIRE_PIECE ? box->width - b.x : PX_WIRE_PIECE;
-        return b;
-    }
-    uint64_t left = box->height - b.row % box->height, most = PX_WIRE_PIECE / box->width;
-    b.rows = left < most ? left : most;
-    return b;
-}
-
-static CUresult fetch(px_call_t *call, const px_wire_box_t *box, const band_t *band,
+static CUresult fetch(px_call_t *call, const px_wire_box_t *box, const px_band_t *band,
                       CUstream stream, uint8_t *to)
 {
     uint64_t y = band->row % box->height, z = band->row / box->height;
@@ -112,7 +118,8 @@ static CUresult stream_down(px_call_t *call, const px_wire_box_t *box, CUstream 
 {
     const gb_cuda_table_t *cuda = call->cuda;
     CUevent events[2] = {NULL, NULL};
-    band_t bands[2];
+    px_band_t bands[2];
+    px_extent_t size = extent_of(box);
     uint64_t total = bytes_of(box), asked = 0, sent = 0, begun = 0, ended = 0;
     CUresult result = cuda->cuEventCreate(&events[0], CU_EVENT_DISABLE_TIMING);
     if (!result)
@@ -120,20 +127,20 @@ static CUresult stream_down(px_call_t *call, const px_wire_box_t *box, CUstream 
     while (!result && sent < total) {
         while (!result && asked < total && begun - ended < 2) {
             int half = begun++ & 1;
-            bands[half] = band_at(box, asked);
+            bands[half] = px_box_band(&size, asked);
             result = fetch(call, box, &bands[half], stream, buffer + half * PX_WIRE_PIECE);
             if (!result)
                 result = cuda->cuEventRecord(events[half], stream);
             asked += bands[half].width * bands[half].rows;
         }
         int half = ended++ & 1;
-        uint64_t size = bands[half].width * bands[half].rows;
+        uint64_t bytes = bands[half].width * bands[half].rows;
         if (!result)
             result = cuda->cuEventSynchronize(events[half]);
         if (!result &&
-            px_send_piece(call, sent, buffer + half * PX_WIRE_PIECE, (uint32_t)size) != GB_OK)
+            px_send_piece(call, sent, buffer + half * PX_WIRE_PIECE, (uint32_t)bytes) != GB_OK)
             result = CUDA_ERROR_UNKNOWN; /* nobody is there to read it: the session ends */
-        sent += size;
+        sent += bytes;
     }
     for (int i = 0; i < 2; i++)
         if (events[i])

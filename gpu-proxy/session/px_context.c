@@ -49,6 +49,7 @@ static CUresult enter(px_call_t *call, uint64_t number, int device, int primary,
         context->primary = primary;
         atomic_store(&context->late, 0);
         context->pages = NULL;
+        context->gates = NULL;
         atomic_store(&context->handle, handle);
     }
     pthread_mutex_unlock(&s->lock);
@@ -103,7 +104,8 @@ CUresult px_do_cuCtxCreate_v4(px_call_t *call)
 /* Forgets the context's objects and frees its memory; the driver destroys its own with it. */
 void px_context_clear(px_session_t *s, px_context_t *context)
 {
-    px_staging_leave(s->staging, context); /* first: streams still exist */
+    px_peer_leave(s, context); /* first: streams still exist */
+    px_staging_leave(s->staging, context);
     for (int i = 0; i < PX_SEGMENTS; i++) {
         px_object_t *segment = atomic_load(&s->objects.segments[i]);
         for (int k = 0; segment && k < PX_SEGMENT; k++) {

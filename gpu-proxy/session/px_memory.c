@@ -257,6 +257,15 @@ CUresult px_do_cuStreamCreateWithPriority(px_call_t *call)
     return result ? result : px_object_put(call, PX_STREAM, call->args[0], stream);
 }
 
+/* u64 stream, u64 event, u64 flags */
+CUresult px_do_cuStreamWaitEvent(px_call_t *call)
+{
+    CUstream stream = px_stream(call, call->args[0]);
+    CUevent event = px_event(call, call->args[1]);
+    return call->bad ? call->bad
+                     : call->cuda->cuStreamWaitEvent(stream, event, (unsigned)call->args[2]);
+}
+
 /* u64 event, u64 flags */
 CUresult px_do_cuEventCreate(px_call_t *call)
 {

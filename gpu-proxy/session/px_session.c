@@ -42,6 +42,11 @@ static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
     [PX_OP_DOWN - PX_OP_HELLO] = {px_down, sizeof(px_wire_down_t) / 8, 1, 0},
     [PX_OP_BOX_UP - PX_OP_HELLO] = {px_box_up, sizeof(px_wire_box_t) / 8, 1, 0},
     [PX_OP_BOX_DOWN - PX_OP_HELLO] = {px_box_down, sizeof(px_wire_box_t) / 8, 0, 1},
+    [PX_OP_PEER_EXPECT - PX_OP_HELLO] = {px_peer_expect, sizeof(px_wire_pair_t) / 8, 0, 0},
+    [PX_OP_PEER_DIAL - PX_OP_HELLO] = {px_peer_dial, sizeof(px_wire_pair_t) / 8, 0, 1},
+    [PX_OP_PEER_SEND - PX_OP_HELLO] = {px_peer_move, sizeof(px_wire_transfer_t) / 8, 1, 0},
+    [PX_OP_PEER_RECV - PX_OP_HELLO] = {px_peer_move, sizeof(px_wire_transfer_t) / 8, 1, 0},
+    [PX_OP_PEER_SETTLE - PX_OP_HELLO] = {px_peer_settle, 1, 0, 1},
 };
 
 static gb_status_t spawn(px_session_t *session);
@@ -114,17 +119,21 @@ static gb_status_t skip_rest(px_session_t *s, const px_call_t *call)
 
 /* A queued call failed: nobody waits for its result, so it sticks to the context. What the client
  * can find out at the call it does; only a gap there, or a fault of the device, ends here. */
+void px_context_stick(px_context_t *context, CUresult result, const char *what)
+{
+    int none = 0;
+    if (atomic_compare_exchange_strong(&context->late, &none, (int)result)) {
+        const char *name = gb_cuda_error_name(result);
+        gb_log(GB_LOG_WARN, "a queued %s failed: %s: it sticks to the context", what,
+               name ? name : "?");
+    }
+}
+
 static void note_late(px_call_t *call, CUresult result)
 {
-    if (!call->context || result == CUDA_SUCCESS)
-        return;
-    int none = 0;
-    if (atomic_compare_exchange_strong(&call->context->late, &none, (int)result)) {
-        const char *op = gb_op_name(call->frame.operation);
-        const char *name = gb_cuda_error_name(result);
-        gb_log(GB_LOG_WARN, "a queued %s failed: %s: it sticks to the context",
-               op ? op : "operation", name ? name : "?");
-    }
+    const char *op = gb_op_name(call->frame.operation);
+    if (call->context && result != CUDA_SUCCESS)
+        px_context_stick(call->context, result, op ? op : "operation");
 }
 
 /* After a late error none of the context's work runs any more: its results would be wrong, and an
@@ -448,7 +457,7 @@ gb_status_t px_session_run(const px_session_config_t *config, gb_durable_t *stre
     s->workers = 1;
     work(s); /* this thread is the first worker */
     px_host_end(s);
-    int gone = all_gone(s);
+    int gone = (!config->peers || px_peers_end(config->peers)) && all_gone(s);
     status = s->status;
     /* Otherwise the process ends under the lanes that still wait, and takes the memory along. */
     if (gone)

@@ -10,6 +10,7 @@
 #include "common/core/gb_status.h"
 #include "common/link/gb_durable.h"
 #include "gb_cuda_table.h"
+#include "gpu-proxy/session/px_peers.h"
 
 typedef struct {
     const gb_cuda_table_t *driver; /* not yet initialised: the session calls cuInit */
@@ -21,6 +22,7 @@ typedef struct {
     int reachable; /* device memory can be written by this process, at the same addresses */
     void (*used)(void *arg, uint64_t); /* told the device memory held, bytes; may be NULL */
     void *used_arg;
+    px_peers_t *peers; /* links to other sessions of the client; NULL: none can be made */
 } px_session_config_t;
 
 /* Serves `stream` until its client says goodbye (GB_OK), is gone (GB_ERR_LOST) or breaks the protocol

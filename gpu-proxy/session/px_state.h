@@ -52,8 +52,9 @@ typedef struct px_context {
     uint32_t number;
     int device; /* index of the session's device */
     int primary;
-    atomic_int late; /* CUresult of a queued call that failed; sticks */
-    CUstream pages;  /* shared pages travel on it; NULL while there are none */
+    atomic_int late;        /* CUresult of a queued call that failed; sticks */
+    CUstream pages;         /* shared pages travel on it; NULL while there are none */
+    struct px_gates *gates; /* of transfers between sessions; NULL while there were none */
 } px_context_t;
 
 typedef struct {
@@ -217,6 +218,16 @@ CUresult px_host_done(px_call_t *call);
 CUresult px_down(px_call_t *call);
 CUresult px_box_up(px_call_t *call);
 CUresult px_box_down(px_call_t *call);
+CUresult px_peer_expect(px_call_t *call);
+CUresult px_peer_dial(px_call_t *call);
+CUresult px_peer_move(px_call_t *call);
+CUresult px_peer_settle(px_call_t *call);
+/* No transfer uses the context any more. */
+void px_peer_leave(px_session_t *session, px_context_t *context);
+/* The links are lost; 1 if none of their threads runs any more. */
+int px_peers_end(px_peers_t *peers);
+/* A failure that nobody waits for sticks to the context. */
+void px_context_stick(px_context_t *context, CUresult result, const char *what);
 void px_exchange_end(px_session_t *session);
 void px_images_free(px_session_t *session);
 void px_module_forget(px_session_t *session, px_module_t *module);

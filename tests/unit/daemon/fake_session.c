@@ -78,6 +78,24 @@ gb_status_t px_session_run(const px_session_config_t *config, gb_durable_t *stre
     }
 }
 
+/* Tells who dials as another session that it has come here. */
+gb_status_t px_peers_create(uint32_t timeout_ms, px_peers_t **out)
+{
+    (void)timeout_ms;
+    *out = NULL;
+    return GB_OK;
+}
+
+void px_peers_offer(px_peers_t *peers, int fd, const gb_preamble_t *facts, const gb_key_t *key)
+{
+    gb_link_t *link;
+    (void)peers;
+    if (gb_link_adopt(fd, facts, key, gb_now_ns() + 5000000000ull, &link) != GB_OK)
+        return;
+    reply(link, &facts->connection, sizeof facts->connection);
+    gb_link_close(link);
+}
+
 static CUresult fake_init(unsigned flags)
 {
     (void)flags;
