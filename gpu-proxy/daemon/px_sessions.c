@@ -10,11 +10,14 @@
 
 #include "common/core/gb_clock.h"
 #include "common/core/gb_log.h"
+#include "gpu-proxy/daemon/px_ledger.h"
 #include "gpu-proxy/session/px_boot.h"
 
 typedef struct {
     px_session_info_t info;
-    int control;     /* -1 once it has ended */
+    int control; /* -1 once it has ended */
+    int account; /* the same */
+    px_share_t *share;
     const char *why; /* what we killed it for; NULL = it ended by itself */
 } entry_t;
 
@@ -23,18 +26,23 @@ struct px_sessions {
     entry_t *list;
     size_t count;
     size_t limit;
+    px_share_t **shares; /* of the list, in its order */
+    uint64_t memory[PX_DEVICES];
 };
 
 gb_status_t px_sessions_create(int limit, px_sessions_t **out)
 {
     px_sessions_t *s = calloc(1, sizeof *s);
     entry_t *list = calloc((size_t)limit, sizeof *list);
-    if (!s || !list) {
+    px_share_t **shares = calloc((size_t)limit, sizeof *shares);
+    if (!s || !list || !shares) {
         free(s);
         free(list);
+        free(shares);
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory for the table of sessions");
     }
     s->list = list;
+    s->shares = shares;
     s->limit = (size_t)limit;
     pthread_mutex_init(&s->lock, NULL);
     *out = s;
@@ -70,7 +78,11 @@ static void remove_at(px_sessions_t *s, size_t i)
 {
     if (s->list[i].control >= 0)
         close(s->list[i].control);
+    if (s->list[i].account >= 0)
+        close(s->list[i].account);
+    free(s->list[i].share);
     s->list[i] = s->list[--s->count];
+    s->shares[i] = s->list[i].share;
 }
 
 void px_sessions_destroy(px_sessions_t *s)
@@ -90,7 +102,15 @@ void px_sessions_destroy(px_sessions_t *s)
     pthread_mutex_unlock(&s->lock);
     pthread_mutex_destroy(&s->lock);
     free(s->list);
+    free(s->shares);
     free(s);
+}
+
+void px_sessions_set_memory(px_sessions_t *s, const uint64_t memory[PX_DEVICES])
+{
+    pthread_mutex_lock(&s->lock);
+    memcpy(s->memory, memory, sizeof s->memory);
+    pthread_mutex_unlock(&s->lock);
 }
 
 gb_status_t px_sessions_check(px_sessions_t *s, uint64_t lease, uint64_t id)
@@ -106,10 +126,20 @@ gb_status_t px_sessions_check(px_sessions_t *s, uint64_t lease, uint64_t id)
     return st;
 }
 
-void px_sessions_add(px_sessions_t *s, const px_session_info_t *info, int control)
+void px_sessions_add(px_sessions_t *s, const px_session_info_t *info, uint64_t quota, int control,
+                     int account)
 {
+    px_share_t *share = calloc(1, sizeof *share); /* without one its wishes are not answered */
+    if (share) {
+        share->lease = info->lease;
+        share->quota = quota;
+    } else {
+        close(account);
+        account = -1;
+    }
     pthread_mutex_lock(&s->lock);
-    s->list[s->count++] = (entry_t){*info, control, NULL};
+    s->shares[s->count] = share;
+    s->list[s->count++] = (entry_t){*info, control, account, share, NULL};
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -124,7 +154,7 @@ gb_status_t px_sessions_pass(px_sessions_t *s, const px_boot_t *boot, int fd)
             /* The answer goes out before the session can send anything on the same connection. */
             st = gb_preamble_answer(fd, GB_OK);
             if (st == GB_OK)
-                st = px_boot_send(e->control, boot, fd);
+                st = px_boot_send(e->control, boot, fd, -1);
         }
     }
     pthread_mutex_unlock(&s->lock);
@@ -174,9 +204,12 @@ int px_sessions_poll(px_sessions_t *s, struct pollfd *out, int cap)
 {
     int n = 0;
     pthread_mutex_lock(&s->lock);
-    for (size_t i = 0; i < s->count && n < cap; i++)
+    for (size_t i = 0; i < s->count && n + 1 < cap; i++) {
         if (s->list[i].control >= 0)
             out[n++] = (struct pollfd){s->list[i].control, POLLIN, 0};
+        if (s->list[i].account >= 0)
+            out[n++] = (struct pollfd){s->list[i].account, POLLIN, 0};
+    }
     pthread_mutex_unlock(&s->lock);
     return n;
 }
@@ -196,12 +229,32 @@ static void read_reports(entry_t *e)
     e->control = -1;
 }
 
+static void read_wishes(px_sessions_t *s, entry_t *e)
+{
+    px_account_wish_t wish;
+    gb_status_t st;
+    while ((st = px_account_receive(e->account, &wish)) == GB_OK) {
+        px_account_answer_t answer =
+            px_ledger_decide(s->shares, s->count, e->share, s->memory, &wish);
+        px_account_reply(e->account, &answer);
+    }
+    if (st == GB_ERR_AGAIN)
+        return;
+    if (st == GB_ERR_PROTOCOL)
+        end_entry(e, "it broke the protocol with the proxy");
+    close(e->account);
+    e->account = -1;
+}
+
 void px_sessions_read_reports(px_sessions_t *s)
 {
     pthread_mutex_lock(&s->lock);
-    for (size_t i = 0; i < s->count; i++)
+    for (size_t i = 0; i < s->count; i++) {
         if (s->list[i].control >= 0)
             read_reports(&s->list[i]);
+        if (s->list[i].account >= 0)
+            read_wishes(s, &s->list[i]);
+    }
     pthread_mutex_unlock(&s->lock);
 }
 

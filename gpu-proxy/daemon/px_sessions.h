@@ -18,8 +18,13 @@ void px_sessions_destroy(px_sessions_t *sessions);
 /* GB_ERR_LIMIT: the table is full. GB_ERR_EXISTS: that session runs already. */
 gb_status_t px_sessions_check(px_sessions_t *sessions, uint64_t lease, uint64_t id);
 
-/* Adds a started process; takes `control` over. After px_sessions_check, so there is room. */
-void px_sessions_add(px_sessions_t *sessions, const px_session_info_t *info, int control);
+/* What devices have for all sessions together, by ordinal; 0 = their driver sees to that. Before any are added. */
+void px_sessions_set_memory(px_sessions_t *sessions, const uint64_t memory[PX_DEVICES]);
+
+/* Adds a started process; takes `control` and `account` (px_account.h) over. `quota` bytes on each device are
+ * for all sessions of the lease (0 = no quota). After px_sessions_check, so there is room. */
+void px_sessions_add(px_sessions_t *sessions, const px_session_info_t *info, uint64_t quota,
+                     int control, int account);
 
 /* Passes a further connection to the session that it belongs to. GB_ERR_NOT_FOUND: there is none. */
 gb_status_t px_sessions_pass(px_sessions_t *sessions, const px_boot_t *boot, int fd);
@@ -30,10 +35,11 @@ gb_status_t px_sessions_kill(px_sessions_t *sessions, uint64_t id);
 /* Kills the sessions whose lease is no longer in `grants`. */
 void px_sessions_enforce(px_sessions_t *sessions, px_grants_t *grants);
 
-/* Fills poll entries with the control sockets that may bring reports; returns their number. */
+/* Fills poll entries with the control sockets that may bring reports; returns their number,
+ * at most two for each session. */
 int px_sessions_poll(px_sessions_t *sessions, struct pollfd *out, int cap);
 
-/* Takes the reports that have come. */
+/* Takes the reports that have come, and answers wishes for memory. */
 void px_sessions_read_reports(px_sessions_t *sessions);
 
 /* Takes ended processes out of the table and logs how they ended; returns how many there were. */

@@ -107,8 +107,10 @@ static gb_status_t take_connection(watched_t *w)
     px_boot_t boot;
     gb_link_t *link;
     uint64_t received, peer_received, deadline = gb_now_ns() + HANDSHAKE_SECONDS * 1000000000ull;
-    int fd;
-    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd);
+    int fd, account;
+    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd, &account);
+    if (st == GB_OK && account >= 0)
+        close(account); /* there is one already */
     if (st == GB_ERR_LOST) {
         gb_log(GB_LOG_WARN, "gpu-proxy is gone: the session ends");
         _exit(1);
@@ -243,9 +245,9 @@ static gb_status_t serve(const options_t *o)
     static driver_t driver;
     static watched_t watched;
     gb_link_t *link;
-    int fd;
+    int fd, account_fd;
     gb_status_t prepared = prepare(o->driver, &driver);
-    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd);
+    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd, &account_fd);
     if (st == GB_OK && prepared != GB_OK)
         return prepared;
     if (st != GB_OK)
@@ -268,11 +270,15 @@ static gb_status_t serve(const options_t *o)
         st = px_output_capture();
     if (st != GB_OK)
         return st;
+    px_account_t *account = px_account_open(account_fd);
+    if (!account)
+        return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     px_session_config_t config = {.driver = driver.table,
                                   .driver_name = driver.kind,
                                   .devices = boot.devices,
                                   .device_count = boot.device_count,
                                   .memory_quota = boot.memory_quota,
+                                  .account = account,
                                   .timeout_ms = boot.timeout_ms,
                                   .reachable = !strcmp(driver.kind, "gable-cpu"),
                                   .used = report_used,

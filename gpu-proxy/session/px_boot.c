@@ -5,23 +5,25 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-gb_status_t px_boot_send(int control, const px_boot_t *boot, int fd)
+gb_status_t px_boot_send(int control, const px_boot_t *boot, int fd, int account)
 {
     px_boot_t copy = *boot;
+    const int fds[2] = {fd, account};
+    size_t size = (account < 0 ? 1 : 2) * sizeof(int);
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
     } ancillary = {0};
     struct iovec v = {&copy, sizeof copy};
     struct msghdr m = {.msg_iov = &v,
                        .msg_iovlen = 1,
                        .msg_control = ancillary.bytes,
-                       .msg_controllen = sizeof ancillary.bytes};
+                       .msg_controllen = CMSG_SPACE(size)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    c->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(c), fds, size);
     copy.version = PX_BOOT_VERSION;
     ssize_t n = sendmsg(control, &m, MSG_NOSIGNAL);
     int error = errno;
@@ -31,10 +33,11 @@ gb_status_t px_boot_send(int control, const px_boot_t *boot, int fd)
     return GB_OK;
 }
 
-/* The descriptor of a message; -1 if it brought none. Surplus ones are closed. */
-static int take_descriptor(struct msghdr *m)
+/* The descriptors of a message; -1 for those it did not bring. Surplus ones are closed. */
+static void take_descriptors(struct msghdr *m, int fds[2])
 {
-    int fd = -1;
+    int taken = 0;
+    fds[0] = fds[1] = -1;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
@@ -42,21 +45,28 @@ static int take_descriptor(struct msghdr *m)
         for (size_t i = 0; i < count; i++) {
             int got;
             memcpy(&got, CMSG_DATA(c) + i * sizeof got, sizeof got);
-            if (fd < 0)
-                fd = got;
+            if (taken < 2)
+                fds[taken++] = got;
             else
                 close(got);
         }
     }
-    return fd;
 }
 
-gb_status_t px_boot_receive(int control, px_boot_t *boot, int *fd)
+static void close_all(const int fds[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+gb_status_t px_boot_receive(int control, px_boot_t *boot, int *fd, int *account)
 {
     px_boot_t copy;
+    int fds[2];
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
     } ancillary;
     struct iovec v = {&copy, sizeof copy};
     struct msghdr m = {.msg_iov = &v,
@@ -73,17 +83,17 @@ gb_status_t px_boot_receive(int control, px_boot_t *boot, int *fd)
                              "started by gpu-proxy?");
     if (n == 0)
         return gb_fail(GB_ERR_LOST, "gpu-proxy is gone");
-    int got = take_descriptor(&m);
-    if (n != (ssize_t)sizeof copy || got < 0 || copy.version != PX_BOOT_VERSION ||
+    take_descriptors(&m, fds);
+    if (n != (ssize_t)sizeof copy || fds[0] < 0 || copy.version != PX_BOOT_VERSION ||
         copy.device_count < 0 || copy.device_count > PX_BOOT_DEVICES) {
-        if (got >= 0)
-            close(got);
+        close_all(fds);
         return gb_fail(GB_ERR_VERSION, "gpu-proxy and gpu-session are of different releases: "
                                        "install the same one");
     }
     copy.peer[sizeof copy.peer - 1] = 0;
     *boot = copy;
-    *fd = got;
+    *fd = fds[0];
+    *account = fds[1];
     gb_wipe(&copy, sizeof copy);
     return GB_OK;
 }

@@ -9,6 +9,8 @@ enum {
     GRAIN = 512,
     SHARED_SEGMENT = 4 << 20,
     LARGE = 1 << 20,
+    ALLOW_STEP = 4 << 20,     /* what is allowed is a multiple of it, if possible */
+    ALLOW_SLACK = 32 << 20,   /* more than that is not kept unused */
     PENDING_SMALL = 16 << 20, /* freed bytes that may wait before an allocation waits for them */
 };
 #define PENDING_LARGE (256ull << 20)
@@ -46,6 +48,9 @@ struct px_heap {
     uint64_t pending_mapped; /* mappings of the large ones, which are rounded up */
     uint64_t used;
     uint64_t charged; /* that is not from here */
+    px_heap_allow_t allow;
+    void *allow_arg;
+    uint64_t allowed; /* bytes that may be held without asking */
     uint64_t now;
 };
 
@@ -136,6 +141,7 @@ CUresult px_heap_create(const gb_cuda_table_t *cuda, CUdevice device, uint64_t *
     heap->granularity = granularity;
     heap->quota = quota ? quota : UINT64_MAX;
     heap->pending_tail = &heap->pending;
+    heap->allowed = UINT64_MAX;
     add_free(&heap->space, address, size);
     *base = address;
     *out = heap;
@@ -143,6 +149,56 @@ CUresult px_heap_create(const gb_cuda_table_t *cuda, CUdevice device, uint64_t *
 err_free:
     free(heap);
     return result ? result : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void px_heap_set_allow(px_heap_t *heap, px_heap_allow_t allow, void *arg)
+{
+    pthread_mutex_lock(&heap->lock);
+    heap->allow = allow;
+    heap->allow_arg = arg;
+    heap->allowed = 0;
+    pthread_mutex_unlock(&heap->lock);
+}
+
+static uint64_t held(const px_heap_t *heap)
+{
+    return heap->used + heap->charged + heap->pending_small + heap->pending_large;
+}
+
+static uint64_t ask(px_heap_t *heap, uint64_t bytes)
+{
+    uint64_t left;
+    heap->allowed = heap->allow(heap->allow_arg, bytes, &left);
+    return left;
+}
+
+/* Whether so many bytes more may be held. Asks for a bit more than that, so that it does not ask often. */
+static int may_hold(px_heap_t *heap, uint64_t more)
+{
+    uint64_t bytes = held(heap) + more;
+    if (bytes > heap->allowed)
+        ask(heap, round_up(bytes, ALLOW_STEP));
+    if (bytes > heap->allowed)
+        ask(heap, bytes);
+    return bytes <= heap->allowed;
+}
+
+/* Others may have what is not held here any more, but for a rest that may be used again soon. */
+static void allow_less(px_heap_t *heap)
+{
+    uint64_t enough = round_up(held(heap), ALLOW_STEP);
+    if (heap->allow && heap->allowed > enough + ALLOW_SLACK)
+        ask(heap, enough);
+}
+
+uint64_t px_heap_left(px_heap_t *heap)
+{
+    pthread_mutex_lock(&heap->lock);
+    uint64_t left = UINT64_MAX;
+    if (heap->allow)
+        left = ask(heap, heap->allowed) + heap->allowed - heap->used - heap->charged;
+    pthread_mutex_unlock(&heap->lock);
+    return left;
 }
 
 static void segment_free(px_heap_t *heap, segment_t *segment)
@@ -334,12 +390,13 @@ CUresult px_heap_take(px_heap_t *heap, uint64_t bytes, uint32_t owner, uint64_t 
     bytes = round_up(bytes, GRAIN);
     pthread_mutex_lock(&heap->lock);
     uint64_t used = heap->used + heap->charged;
-    uint64_t held = used + heap->pending_small + heap->pending_large;
     CUresult result;
-    if (bytes > heap->quota || held > heap->quota - bytes)
+    if (bytes > heap->quota || held(heap) > heap->quota - bytes)
         result = bytes <= heap->quota && used <= heap->quota - bytes
                      ? no_room(heap, CUDA_ERROR_OUT_OF_MEMORY)
                      : CUDA_ERROR_OUT_OF_MEMORY;
+    else if (!may_hold(heap, bytes))
+        result = no_room(heap, CUDA_ERROR_OUT_OF_MEMORY);
     else if (bytes < LARGE)
         result = take_small(heap, piece, bytes);
     else
@@ -405,16 +462,18 @@ CUresult px_heap_charge(px_heap_t *heap, uint64_t bytes)
 {
     pthread_mutex_lock(&heap->lock);
     uint64_t used = heap->used + heap->charged;
-    int fits = used <= heap->quota && bytes <= heap->quota - used;
+    int fits = used <= heap->quota && bytes <= heap->quota - used && may_hold(heap, bytes);
     heap->charged += fits ? bytes : 0;
+    CUresult result = fits ? CUDA_SUCCESS : no_room(heap, CUDA_ERROR_OUT_OF_MEMORY);
     pthread_mutex_unlock(&heap->lock);
-    return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return result;
 }
 
 void px_heap_uncharge(px_heap_t *heap, uint64_t bytes)
 {
     pthread_mutex_lock(&heap->lock);
     heap->charged -= bytes;
+    allow_less(heap);
     pthread_mutex_unlock(&heap->lock);
 }
 
@@ -449,6 +508,7 @@ void px_heap_passed(px_heap_t *heap, uint64_t mark)
         free(piece);
     }
     trim(heap, SPARE_LARGE);
+    allow_less(heap);
     pthread_mutex_unlock(&heap->lock);
 }
 

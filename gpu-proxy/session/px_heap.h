@@ -24,6 +24,12 @@ typedef struct px_heap px_heap_t;
 CUresult px_heap_create(const gb_cuda_table_t *cuda, CUdevice device, uint64_t *base, uint64_t size,
                         uint64_t quota, px_heap_t **out);
 
+/* Who is asked before more is handed out or charged than was allowed before: returns how many bytes may be held,
+ * at least as many as are, and in *left how many more there are for whoever asks. A smaller number is news, and
+ * always fine. */
+typedef uint64_t (*px_heap_allow_t)(void *arg, uint64_t bytes, uint64_t *left);
+void px_heap_set_allow(px_heap_t *heap, px_heap_allow_t allow, void *arg);
+
 /* Nothing may use the memory any more. NULL is allowed. */
 void px_heap_destroy(px_heap_t *heap);
 
@@ -41,7 +47,8 @@ int px_heap_holds(px_heap_t *heap, uint64_t address, uint64_t bytes);
 /* Frees all that `owner` has. */
 void px_heap_give_all(px_heap_t *heap, uint32_t owner);
 
-/* Memory of the device that is not from here counts against the quota, too. CUDA_ERROR_OUT_OF_MEMORY. */
+/* Memory of the device that is not from here counts against the quota, too. CUDA_ERROR_OUT_OF_MEMORY, or
+ * CUDA_ERROR_NOT_READY as px_heap_take. */
 CUresult px_heap_charge(px_heap_t *heap, uint64_t bytes);
 void px_heap_uncharge(px_heap_t *heap, uint64_t bytes);
 
@@ -54,6 +61,8 @@ void px_heap_trim(px_heap_t *heap);
 
 /* Bytes handed out or charged; bytes that are mapped but free. */
 uint64_t px_heap_used(px_heap_t *heap);
+/* Bytes that may still be handed out as far as others leave them; UINT64_MAX without px_heap_set_allow. */
+uint64_t px_heap_left(px_heap_t *heap);
 uint64_t px_heap_spare(px_heap_t *heap);
 
 #endif

@@ -11,7 +11,7 @@ enum {
 
 uint64_t px_memory_used(px_session_t *s)
 {
-    uint64_t used = s->shared_bytes;
+    uint64_t used = 0;
     for (int i = 0; i < s->device_count; i++)
         if (s->devices[i].heap)
             used += px_heap_used(s->devices[i].heap);
@@ -80,6 +80,9 @@ CUresult px_do_cuMemGetInfo_v2(px_call_t *call)
     uint64_t used = px_heap_used(heap);
     if (used > total || left > total - used)
         left = used > total ? 0 : total - used;
+    uint64_t allowed = px_heap_left(heap);
+    if (left > allowed)
+        left = allowed;
     call->out[0] = left;
     call->out[1] = total;
     call->outs = 2;

@@ -10,6 +10,7 @@
 #include "common/core/gb_status.h"
 #include "common/link/gb_durable.h"
 #include "gb_cuda_table.h"
+#include "gpu-proxy/session/px_account.h"
 #include "gpu-proxy/session/px_peers.h"
 
 typedef struct {
@@ -18,6 +19,7 @@ typedef struct {
     const int *devices;            /* the driver's ordinals that the lease grants */
     int device_count;              /* 0: all that the driver has */
     uint64_t memory_quota;         /* bytes on each device; 0 = none */
+    px_account_t *account;         /* who counts it; NULL: nobody */
     uint32_t timeout_ms;           /* told to the client, which is heard of more often than that */
     int reachable; /* device memory can be written by this process, at the same addresses */
     void (*used)(void *arg, uint64_t); /* told the device memory held, bytes; may be NULL */

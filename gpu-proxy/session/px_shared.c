@@ -11,6 +11,7 @@ typedef struct px_shared {
     uint64_t base, size;
     CUmemGenericAllocationHandle memory;
     uint32_t context; /* number of the one it belongs to; 0 = that is gone */
+    px_heap_t *heap;  /* of the device: it counts there */
 } segment_t;
 
 static void unmap(px_session_t *s, segment_t *segment)
@@ -18,7 +19,7 @@ static void unmap(px_session_t *s, segment_t *segment)
     s->cuda->cuMemUnmap(segment->base, segment->size);
     s->cuda->cuMemRelease(segment->memory);
     s->cuda->cuMemAddressFree(segment->base, segment->size);
-    s->shared_bytes -= segment->size;
+    px_heap_uncharge(segment->heap, segment->size);
     free(segment);
 }
 
@@ -53,10 +54,15 @@ err_free:
     return result;
 }
 
-static int within_quota(px_session_t *s, uint64_t more)
+static CUresult charge_and_map(px_call_t *call, segment_t *segment)
 {
-    uint64_t quota = s->config->memory_quota, used = px_memory_used(s);
-    return !quota || (used <= quota && more <= quota - used);
+    CUresult result = px_heap_charge(segment->heap, segment->size);
+    if (result)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = map(call, segment, call->session->devices[call->context->device].ordinal);
+    if (result)
+        px_heap_uncharge(segment->heap, segment->size);
+    return result;
 }
 
 /* u64 base, u64 size, u64 context */
@@ -65,19 +71,18 @@ CUresult px_shared_map(px_call_t *call)
     px_session_t *s = call->session;
     if (!call->context || call->context->number != call->args[2])
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (!within_quota(s, call->args[1]))
-        return CUDA_ERROR_OUT_OF_MEMORY;
     segment_t *segment = calloc(1, sizeof(*segment));
     if (!segment)
         return CUDA_ERROR_OUT_OF_MEMORY;
     segment->base = call->args[0];
     segment->size = call->args[1];
     segment->context = call->context->number;
+    segment->heap = s->devices[call->context->device].heap;
     CUresult result = CUDA_SUCCESS;
     if (!call->context->pages)
         result = call->cuda->cuStreamCreate(&call->context->pages, CU_STREAM_NON_BLOCKING);
     if (!result)
-        result = map(call, segment, s->devices[call->context->device].ordinal);
+        result = charge_and_map(call, segment);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && !call->may_block) {
         free(segment);
         return PX_WOULD_BLOCK;
@@ -85,9 +90,9 @@ CUresult px_shared_map(px_call_t *call)
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         /* What was freed may still be in use, or be kept for the next allocation. */
         result = px_device_drain(call, call->context->device);
-        px_heap_trim(s->devices[call->context->device].heap);
+        px_heap_trim(segment->heap);
         if (!result)
-            result = map(call, segment, s->devices[call->context->device].ordinal);
+            result = charge_and_map(call, segment);
     }
     if (result) {
         free(segment);
@@ -96,7 +101,6 @@ CUresult px_shared_map(px_call_t *call)
     pthread_mutex_lock(&s->lock);
     segment->next = s->shared;
     s->shared = segment;
-    s->shared_bytes += segment->size;
     pthread_mutex_unlock(&s->lock);
     px_report_memory(s);
     return CUDA_SUCCESS;

@@ -76,6 +76,14 @@ CUresult px_hello(px_call_t *call)
     return CUDA_SUCCESS;
 }
 
+static uint64_t allow(void *arg, uint64_t bytes, uint64_t *left)
+{
+    const px_device_slot_t *slot = arg;
+    px_account_answer_t answer = px_account_want(slot->account, slot->ordinal, bytes);
+    *left = answer.left;
+    return answer.granted;
+}
+
 /* px_wire_window_t: before there are contexts; an earlier window of the device is given up. */
 CUresult px_window(px_call_t *call)
 {
@@ -91,6 +99,9 @@ CUresult px_window(px_call_t *call)
     uint64_t base = wish->base;
     CUresult result = px_heap_create(s->cuda, slot->ordinal, &base, wish->size,
                                      s->config->memory_quota, &slot->heap);
+    slot->account = s->config->account;
+    if (!result && slot->account)
+        px_heap_set_allow(slot->heap, allow, slot);
     call->out[0] = wish->device;
     call->out[1] = result ? 0 : base;
     call->out[2] = wish->size;

@@ -58,7 +58,8 @@ typedef struct px_context {
 } px_context_t;
 
 typedef struct {
-    int ordinal; /* the driver's */
+    int ordinal;           /* the driver's */
+    px_account_t *account; /* for the heap */
     px_heap_t *heap;
     uint64_t granularity;
 } px_device_slot_t;
@@ -114,8 +115,7 @@ typedef struct px_session {
     struct gbx_host *exchange;
     struct px_downs *downs;   /* px_down.c */
     struct px_shared *shared; /* memory that the client has at the same addresses */
-    uint64_t shared_bytes;
-    pthread_mutex_t lock; /* contexts[], images, shared memory and the exchange against lanes */
+    pthread_mutex_t lock;     /* contexts[], images, shared memory and the exchange against lanes */
 
     /* received bytes: [start, end) of buffer; the dispatcher's */
     uint8_t *buffer;

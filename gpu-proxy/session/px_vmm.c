@@ -154,6 +154,19 @@ CUresult px_do_cuMemAddressFree(px_call_t *call)
     return result;
 }
 
+/* What was freed may count still, until the device has passed its use. */
+static CUresult charge(px_call_t *call, px_device_slot_t *slot, uint64_t bytes)
+{
+    CUresult result = px_heap_charge(slot->heap, bytes);
+    if (result != CUDA_ERROR_NOT_READY)
+        return result;
+    if (!call->may_block)
+        return PX_WOULD_BLOCK;
+    px_device_drain(call, (int)(slot - call->session->devices));
+    result = px_heap_charge(slot->heap, bytes);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
 /* u64 number, u64 bytes, u64 device */
 CUresult px_do_cuMemCreate(px_call_t *call)
 {
@@ -161,7 +174,7 @@ CUresult px_do_cuMemCreate(px_call_t *call)
     if (!slot || !slot->heap)
         return CUDA_ERROR_INVALID_DEVICE;
     px_physical_t *p = calloc(1, sizeof(*p));
-    CUresult result = p ? px_heap_charge(slot->heap, call->args[1]) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = p ? charge(call, slot, call->args[1]) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result) {
         free(p);
         return result;

@@ -190,7 +190,7 @@ static void sessions_serve_and_end(void **state)
 
         assert_int_equal(gb_link_send(link, "d", 1), GB_OK);
         assert_int_equal(gb_link_recv(link, &descriptors, 8, in_seconds(10)), GB_OK);
-        assert_in_range(descriptors, 5, 5); /* 0, 1, 2, control, client */
+        assert_in_range(descriptors, 6, 6); /* 0, 1, 2, control, client, account */
 
         assert_int_equal(gb_link_send(link, "m", 1), GB_OK);
         assert_int_equal(gb_link_send(link, &memory, sizeof memory), GB_OK);
