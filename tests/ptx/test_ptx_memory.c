@@ -339,6 +339,44 @@ static void test_store_between(void **state)
     pt_unload(module);
 }
 
+/* ---- several such pairs, read in turn; reached through generic addresses ---- */
+
+static void test_pairs_in_turn(void **state)
+{
+    static const char text[] =
+        HEAD ".visible .entry k(.param .u64 out)\n{\n"
+             ".reg .b32 %r<20>; .reg .b64 %d<12>; .shared .align 16 .b8 s[3000];\n"
+             ".local .align 16 .b8 l[32];\n"
+             "ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 8;\n"
+             "mul.wide.u32 %d5, %r1, 4; mov.u64 %d7, s; cvta.shared.u64 %d8, %d7;\n"
+             "add.s64 %d3, %d8, %d2; add.s64 %d6, %d8, %d5; mov.u64 %d9, l;\n"
+             "cvta.local.u64 %d4, %d9; add.s64 %d10, %d1, %d5;\n"
+             "add.u32 %r2, %r1, 100; add.u32 %r3, %r1, 200; add.u32 %r4, %r1, 300;\n"
+             "st.u32 [%d3], %r1; st.u32 [%d3+4], %r2; st.u32 [%d3+1000], %r3;\n"
+             "st.u32 [%d4], %r3; st.u32 [%d4+8], %r4; st.u32 [%d6+2000], %r2; bar.sync 0;\n"
+             "ld.u32 %r5, [%d3]; ld.u32 %r6, [%d4]; ld.u32 %r7, [%d6+2000]; ld.u32 %r8, [%d3+4];\n"
+             "ld.u32 %r9, [%d4+8]; mad.lo.u32 %r10, %r5, 3, %r6; mad.lo.u32 %r10, %r10, 5, %r7;\n"
+             "mad.lo.u32 %r10, %r10, 7, %r8; mad.lo.u32 %r10, %r10, 9, %r9;\n"
+             "st.global.u32 [%d10], %r10; ret;\n}\n";
+    static const unsigned lengths[] = {8, 64, THREADS, 96};
+    (void)state;
+    CUmodule module = pt_load(text);
+    for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
+        uint32_t out[96];
+        CUdeviceptr d_out = pt_upload(NULL, sizeof out);
+        void *params[] = {&d_out};
+        pt_launch(pt_function(module, "k"), one, (pt_dim_t){lengths[k], 1, 1}, 0, params);
+        pt_download(out, d_out, sizeof out);
+        for (uint32_t i = 0; i < lengths[k]; i++) {
+            uint32_t want = i * 3 + i + 200;
+            want = (want * 5 + i + 100) * 7 + i + 100;
+            assert_int_equal(out[i], want * 9 + i + 300);
+        }
+        pt_free(d_out);
+    }
+    pt_unload(module);
+}
+
 /* ---- initialised data ---- */
 
 static void test_data(void **state)
@@ -502,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_store_between),
+        cmocka_unit_test(test_pairs_in_turn),
         cmocka_unit_test(test_data),
         cmocka_unit_test(test_params_and_shared),
         cmocka_unit_test(test_refused),

@@ -52,6 +52,7 @@ typedef LLVMTypeRef type_t;
 typedef LLVMBasicBlockRef block_t;
 
 enum { GEN_MAX_STRIPS = CPU_MAX_STRIPS, GEN_MAX_EXTENTS = 64, GEN_MAX_VERIFIED = 32 };
+enum { GEN_STRETCH_BYTES = 1024 }; /* the longest stretch of spaced elements */
 
 typedef struct {
     uint64_t extent, align;
@@ -68,6 +69,7 @@ typedef struct {
     val_t fine;    /* i1, or NULL: certainly fine from here on */
     val_t stretch; /* spaced accesses: where the first element of the lowest one is, or a copy */
     const ptx_instr_t *end; /* of these: where a copy may be old */
+    unsigned copy;          /* and the number of the copy's buffer */
 } gen_verified_t;
 
 typedef struct cpu_gen {
@@ -120,6 +122,7 @@ typedef struct cpu_gen {
     val_t guard;                 /* of a pure instruction: where to keep the old value; or NULL */
     gen_verified_t verified[GEN_MAX_VERIFIED];
     unsigned verified_count;
+    val_t copies[GEN_MAX_VERIFIED]; /* buffers for copies of stretches; NULL: not needed so far */
     const char **symbols;
     unsigned symbol_count;
     bool uses_local;
@@ -299,8 +302,9 @@ void gen_slow_strip(cpu_gen_t *gen, const gen_addr_t *a, size_t helper);
 /* check_strip at several offsets from the base register. */
 void gen_slow_offsets(cpu_gen_t *gen, const gen_addr_t *a, bool write, const int64_t *offsets,
                       unsigned count);
-/* The elements of spaced accesses, as they lie in memory, to the buffer. */
-void gen_slow_stretch(cpu_gen_t *gen, const gen_addr_t *a, const int64_t *offsets, unsigned count);
+/* The elements of spaced accesses, as they lie in memory, to a buffer. */
+void gen_slow_stretch(cpu_gen_t *gen, const gen_addr_t *a, const int64_t *offsets, unsigned count,
+                      val_t copy);
 void gen_slow_lanes(cpu_gen_t *gen, const gen_addr_t *a, val_t addresses);
 val_t gen_address_base(cpu_gen_t *gen, const ptx_operand_t *o, bool vec); /* i64, without offset */
 unsigned gen_address_bits(const cpu_gen_t *gen, const ptx_operand_t *o);

@@ -61,19 +61,21 @@ static void call(cpu_gen_t *gen, size_t helper, val_t *args, unsigned count, uns
     gen->mask = all;
 }
 
-static void call_strip(cpu_gen_t *gen, const gen_addr_t *a, size_t helper, val_t what)
+static void call_strip(cpu_gen_t *gen, const gen_addr_t *a, size_t helper, val_t what, val_t buffer)
 {
     ptx_operand_t reg = {.kind = PTX_OPERAND_REG, .index = a->o->index};
     val_t index = a->form.scale != 0 ? gen_index(gen, &reg) : u32(gen, 0);
     val_t args[7] = {gen->launch, what, gen_address_base(gen, a->o, false), index};
-    args[6] = gen_buffer(gen, BUFFER_DATA);
-    call(gen, helper, args, helper == offsetof(cpu_helpers_t, check_strip) ? 6 : 7, 4, 5);
+    args[6] = buffer;
+    call(gen, helper, args, buffer == NULL ? 6 : 7, 4, 5);
 }
 
 void gen_slow_strip(cpu_gen_t *gen, const gen_addr_t *a, size_t helper)
 {
     int64_t offset = ptx_operand_offset(a->o);
-    call_strip(gen, a, helper, description(gen, a, gen_access(a), &offset, 1));
+    bool checks = helper == offsetof(cpu_helpers_t, check_strip);
+    call_strip(gen, a, helper, description(gen, a, gen_access(a), &offset, 1),
+               checks ? NULL : gen_buffer(gen, BUFFER_DATA));
 }
 
 void gen_slow_offsets(cpu_gen_t *gen, const gen_addr_t *a, bool write, const int64_t *offsets,
@@ -92,15 +94,16 @@ void gen_slow_offsets(cpu_gen_t *gen, const gen_addr_t *a, bool write, const int
         }
     }
     call_strip(gen, a, offsetof(cpu_helpers_t, check_strip),
-               description(gen, a, gen_access(&all), offsets, count));
+               description(gen, a, gen_access(&all), offsets, count), NULL);
     gen->mask = before;
     gen->once = once;
 }
 
-void gen_slow_stretch(cpu_gen_t *gen, const gen_addr_t *a, const int64_t *offsets, unsigned count)
+void gen_slow_stretch(cpu_gen_t *gen, const gen_addr_t *a, const int64_t *offsets, unsigned count,
+                      val_t copy)
 {
     call_strip(gen, a, offsetof(cpu_helpers_t, gather),
-               description(gen, a, gen_access(a), offsets, count));
+               description(gen, a, gen_access(a), offsets, count), copy);
 }
 
 void gen_slow_lanes(cpu_gen_t *gen, const gen_addr_t *a, val_t addresses)

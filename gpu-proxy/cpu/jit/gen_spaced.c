@@ -6,8 +6,6 @@
 
 #define B gen->b
 
-enum { MAX_BYTES = 1024 };
-
 typedef struct {
     val_t from; /* pointer to the first element */
     type_t elem;
@@ -80,7 +78,8 @@ static val_t pick(cpu_gen_t *gen, const stretch_t *s, unsigned skip)
 bool gen_load_spaced(cpu_gen_t *gen, const gen_addr_t *a, type_t elem, val_t *out)
 {
     unsigned spacing = gen_address_spacing(gen, a);
-    if (spacing == 0 || gen->options->unchecked || spacing * gen->W * a->bytes > MAX_BYTES) {
+    if (spacing == 0 || gen->options->unchecked ||
+        spacing * gen->W * a->bytes > GEN_STRETCH_BYTES) {
         return false;
     }
     const gen_verified_t *v = gen_verify(gen, a);

@@ -6,6 +6,8 @@
  * whether an inner index wraps, where there is one. */
 #include "gpu-proxy/cpu/jit/gen.h"
 
+#include <limits.h>
+
 #define B gen->b
 
 enum { MAX_MEMBERS = 128 };
@@ -136,22 +138,47 @@ static uint64_t span_of(const cpu_gen_t *gen, const gen_addr_t *a, unsigned size
     return gen_address_uniform(gen, a) ? size : (uint64_t)a->stride * (gen->W - 1) + size;
 }
 
+enum { NO_COPY = UINT_MAX };
+
+static bool is_taken(const cpu_gen_t *gen, unsigned copy)
+{
+    for (unsigned k = 0; k < gen->verified_count; k++) {
+        if (gen->verified[k].copy == copy) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A buffer for the copy of a stretch that several accesses read: between them others may be copied. */
+static unsigned free_copy(cpu_gen_t *gen)
+{
+    unsigned n = 0;
+    while (is_taken(gen, n)) {
+        n++;
+    }
+    if (gen->copies[n] == NULL) {
+        gen->copies[n] = gen_alloca(gen, LLVMArrayType2(gen->i8, GEN_STRETCH_BYTES), 64);
+    }
+    return n;
+}
+
 /* One check for the whole family, from `low` on. Where spaced elements begin: `stretch`, or their copy. */
 static val_t check_family(cpu_gen_t *gen, const gen_addr_t *a, const family_t *f, val_t low,
-                          val_t stretch)
+                          val_t stretch, unsigned number)
 {
     uint64_t extent = (uint64_t)(f->high - f->low) + span_of(gen, a, a->bytes * a->count);
     val_t ok = gen_fast_check(gen, a, low, extent);
     block_t fast = LLVMGetInsertBlock(B), slow = gen_block(gen, "slow"), on = gen_block(gen, "");
     gen_unlikely(gen, LLVMBuildCondBr(B, LLVMBuildNot(B, ok, ""), slow, on));
     LLVMPositionBuilderAtEnd(B, slow);
+    val_t copy = number != NO_COPY ? gen->copies[number] : gen_buffer(gen, BUFFER_DATA);
     if (stretch != NULL) {
-        gen_slow_stretch(gen, a, f->offsets, f->count);
+        gen_slow_stretch(gen, a, f->offsets, f->count, copy);
     } else {
         gen_slow_offsets(gen, a, f->write, f->offsets, f->count);
     }
     block_t from = LLVMGetInsertBlock(B);
-    val_t copy = gen_buffer(gen, BUFFER_DATA);
     gen_goto(gen, on);
     if (stretch == NULL) {
         return NULL;
@@ -180,8 +207,10 @@ const gen_verified_t *gen_verify(cpu_gen_t *gen, const gen_addr_t *a)
     int64_t back = ptx_operand_offset(a->o) - f.low;
     val_t low = LLVMBuildSub(B, a->first, gen_like(a->first, (uint64_t)back), "");
     val_t stretch = spaced ? gen_to_pointer(gen, a, low) : NULL;
+    unsigned copy = NO_COPY;
     if (!a->covered) {
-        stretch = check_family(gen, a, &f, low, stretch);
+        copy = spaced && f.count > 1 ? free_copy(gen) : NO_COPY;
+        stretch = check_family(gen, a, &f, low, stretch, copy);
     }
     v = &gen->verified[gen->verified_count++];
     *v = (gen_verified_t){.reg = a->o->index,
@@ -193,6 +222,7 @@ const gen_verified_t *gen_verify(cpu_gen_t *gen, const gen_addr_t *a)
                           .write = f.write,
                           .fine = a->whole,
                           .stretch = stretch,
-                          .end = f.end};
+                          .end = f.end,
+                          .copy = copy};
     return v;
 }
