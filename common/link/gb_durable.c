@@ -132,6 +132,14 @@ int gb_durable_fd(gb_durable_t *d)
     return fd;
 }
 
+uint64_t gb_durable_heard(gb_durable_t *d)
+{
+    pthread_mutex_lock(&d->lock);
+    uint64_t heard = gb_link_heard(d->link);
+    pthread_mutex_unlock(&d->lock);
+    return heard;
+}
+
 /* ---- the use of the link ---- */
 
 static gb_status_t lost(void)

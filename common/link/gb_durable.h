@@ -43,6 +43,8 @@ int gb_durable_keeps(const gb_durable_t *stream);
  * poll loop of any thread. */
 gb_link_t *gb_durable_link(gb_durable_t *stream);
 int gb_durable_fd(gb_durable_t *stream);
+/* gb_link_heard of the current link; any thread, any time. */
+uint64_t gb_durable_heard(gb_durable_t *stream);
 
 /* Sends all. Bytes of `iov` are copied if they are kept, except those of entry `reference` (-1 = none),
  * which must stay until gb_durable_acked has seen their end. There must be room (gb_durable_room). Fails

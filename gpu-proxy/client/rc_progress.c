@@ -158,6 +158,8 @@ static void watch(void)
         for (int i = 0; i < count; i++)
             rc_session_ping(rc.sessions[i]);
         for (int i = 0; i < count; i++)
+            rc_session_check_silence(rc.sessions[i]);
+        for (int i = 0; i < count; i++)
             if (fds[2 * i + 2].revents)
                 send_old_batch(rc.sessions[i]);
         for (int i = 0; i < count; i++)

@@ -163,6 +163,8 @@ static gb_status_t print(const gb_frame_t *frame, const uint8_t *payload)
 static gb_status_t take_notice(rc_session_t *s, const gb_frame_t *frame, const uint8_t *payload)
 {
     uint64_t words[3];
+    if (frame->operation == GB_OP_PING)
+        return GB_OK; /* the link has noted when it came */
     if (frame->operation == GB_OP_ACK)
         return take_ack(s, frame, payload);
     if (frame->operation == PX_OP_OUTPUT)
@@ -535,6 +537,25 @@ void rc_session_ping(rc_session_t *s)
     if (has_room(s, sizeof(header)) && gb_durable_sendv(s->stream, &iov, 1, -1) != GB_OK)
         rc_session_lose(s, gb_why());
     pthread_mutex_unlock(&s->send_lock);
+}
+
+void rc_session_check_silence(rc_session_t *s)
+{
+    uint64_t now = gb_now_ns(), oldest = now;
+    if (atomic_load(&s->lost))
+        return;
+    pthread_mutex_lock(&s->recv_lock);
+    for (rc_waiter_t *w = s->waiters; w; w = w->next) {
+        if (w->listens || w->done)
+            continue;
+        w->noticed = w->noticed ? w->noticed : now;
+        oldest = w->noticed < oldest ? w->noticed : oldest;
+    }
+    pthread_mutex_unlock(&s->recv_lock);
+    uint64_t heard = gb_durable_heard(s->stream);
+    heard = heard > oldest ? heard : oldest;
+    if (now > heard && now - heard > s->timeout_ms * 1000000ull)
+        rc_session_lose(s, "it gives no sign of life");
 }
 
 void rc_session_flush(rc_session_t *s)

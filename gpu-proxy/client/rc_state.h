@@ -176,8 +176,9 @@ typedef struct rc_waiter {
     struct rc_waiter *next;
     uint32_t sequence;
     int done;
-    int late;    /* the result is a fault of the context */
-    int listens; /* for no reply: rc_session_listen */
+    int late;         /* the result is a fault of the context */
+    int listens;      /* for no reply: rc_session_listen */
+    uint64_t noticed; /* when the progress thread first saw it, ns; 0 = not yet */
     CUresult result;
     uint8_t *dst; /* of pieces */
     uint64_t dst_size;
@@ -282,6 +283,8 @@ void rc_session_end(rc_session_t *session);
 void rc_session_free(rc_session_t *session);
 /* Gives a sign of life if nothing was sent for a third of the timeout. */
 void rc_session_ping(rc_session_t *session);
+/* A session at which a call waits gives signs of life: loses it if there were none for the timeout. */
+void rc_session_check_silence(rc_session_t *session);
 /* Sends what there is, acknowledgements too. With send_lock held. */
 void rc_session_flush(rc_session_t *session);
 /* Queues a frame of one or two parts. It runs in `context`, NULL = as is. */

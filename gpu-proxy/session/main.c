@@ -186,6 +186,7 @@ static void *watch_main(void *arg)
             timeout = pause;
             px_tenant_bound();
             check_silence(w);
+            px_session_alive();
             continue;
         }
         if (p[0].revents) {

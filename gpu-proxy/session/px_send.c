@@ -174,3 +174,16 @@ gb_status_t px_send_down(px_session_t *session, uint32_t token, uint64_t offset,
         return GB_ERR_LOST;
     return send_two(session, &out, NULL);
 }
+
+void px_send_ping(px_session_t *session)
+{
+    outgoing_t out = {.frame = {.operation = GB_OP_PING}};
+    struct iovec iov[PARTS + 2];
+    int n = 0;
+    if (pthread_mutex_trylock(&session->send_lock) != 0)
+        return;
+    lay_out(&out, iov, &n);
+    if (gb_durable_room(session->stream) >= RESERVE)
+        (void)gb_durable_sendv(session->stream, iov, n, -1); /* the next sender meets its failure */
+    pthread_mutex_unlock(&session->send_lock);
+}

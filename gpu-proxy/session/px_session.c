@@ -215,6 +215,7 @@ static gb_status_t run_as_lane(px_call_t *call, const px_entry_t *entry, int *ke
     call->outs = 0;
     call->bad = CUDA_SUCCESS;
     atomic_store(&call->lane->busy, 1);
+    atomic_fetch_add(&s->lanes_inside, 1);
     gb_status_t status = pass_role(s);
     if (status == GB_OK) {
         *kept = 0;
@@ -226,6 +227,7 @@ static gb_status_t run_as_lane(px_call_t *call, const px_entry_t *entry, int *ke
         atomic_store(&lane->busy, 0);
         status = finish(call, entry, result);
     }
+    atomic_fetch_sub(&s->lanes_inside, 1);
     free(copy);
     return status;
 }
@@ -292,6 +294,7 @@ static gb_status_t take_ack(px_session_t *s, const gb_frame_t *frame, const uint
 /* Dispatches until the role is passed on (GB_OK) or the session is over. */
 static gb_status_t dispatch(px_session_t *s)
 {
+    atomic_store_explicit(&s->executing, 0, memory_order_relaxed);
     for (int kept = 1; kept;) {
         gb_frame_t frame;
         const uint8_t *payload;
@@ -306,12 +309,35 @@ static gb_status_t dispatch(px_session_t *s)
             if (status == GB_OK)
                 continue;
         }
-        if (status == GB_OK)
+        if (status == GB_OK) {
+            atomic_store_explicit(&s->executing, 1, memory_order_relaxed);
             status = execute(s, &frame, payload, here, &kept);
+            if (kept) /* else another worker is the dispatcher by now */
+                atomic_store_explicit(&s->executing, 0, memory_order_relaxed);
+        }
         if (status)
             return status;
     }
     return GB_OK;
+}
+
+static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER;
+static px_session_t *current; /* the process has one */
+
+void px_session_alive(void)
+{
+    pthread_mutex_lock(&current_lock);
+    px_session_t *s = current;
+    if (s && (atomic_load(&s->executing) || atomic_load(&s->lanes_inside)))
+        px_send_ping(s);
+    pthread_mutex_unlock(&current_lock);
+}
+
+static void set_current(px_session_t *session)
+{
+    pthread_mutex_lock(&current_lock);
+    current = session;
+    pthread_mutex_unlock(&current_lock);
 }
 
 /* Waits for the role; 0 = the session is over. */
@@ -455,7 +481,9 @@ gb_status_t px_session_run(const px_session_config_t *config, gb_durable_t *stre
     if (status)
         return status;
     s->workers = 1;
+    set_current(s);
     work(s); /* this thread is the first worker */
+    set_current(NULL);
     px_host_end(s);
     int gone = (!config->peers || px_peers_end(config->peers)) && all_gone(s);
     status = s->status;

@@ -32,6 +32,10 @@ typedef struct {
  * out until the caller offers another link. Does not free the stream. */
 gb_status_t px_session_run(const px_session_config_t *config, gb_durable_t *stream);
 
+/* Gives the client a sign of life if it may be waiting; never waits itself. Any thread, a few times in the time
+ * after which the client takes a silent session for dead. */
+void px_session_alive(void);
+
 /* The `null` driver: one device that accepts everything and does nothing; copies to the host give
  * zeros. Measures pure remoting. */
 void px_null_driver(gb_cuda_table_t *out);

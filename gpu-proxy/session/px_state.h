@@ -134,6 +134,8 @@ typedef struct px_session {
     pthread_cond_t role_free; /* an idle worker may become dispatcher */
     pthread_cond_t finished;
     int idle, dispatching, workers;
+    /* Frames are being executed, by the dispatcher and by lanes: the client may wait for that. */
+    atomic_int executing, lanes_inside;
     int over; /* the session ends with `status` */
     gb_status_t status;
 } px_session_t;
@@ -193,6 +195,8 @@ void px_lane_end(px_session_t *session, px_lane_t *lane);
 /* ---- sending (px_send.c): thread-safe ---- */
 /* Acknowledges what was received, if that is due. */
 gb_status_t px_send_ack(px_session_t *session);
+/* A sign of life, unless somebody sends or there is no room. */
+void px_send_ping(px_session_t *session);
 gb_status_t px_send_reply(px_call_t *call, CUresult result);
 /* A frame that answers no call. */
 gb_status_t px_send_notice(px_session_t *session, uint16_t op, const struct iovec *parts,

@@ -436,6 +436,42 @@ static void test_stopped_client(void **state)
     }
 }
 
+/* A call waits for honest work for as long as it takes; at a session that is stopped it ends in time. */
+static proxy_t *stopped_proxy;
+
+static void nap(void *arg)
+{
+    poll(arg, 0, 3000); /* three times the timeout */
+}
+
+static void wait_at_stopped_session(void)
+{
+    CUstream stream;
+    MUST(cuda->cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
+    MUST(cuda->cuLaunchHostFunc(stream, nap, NULL) == CUDA_SUCCESS);
+    MUST(cuda->cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    MUST(cuda->cuCtxSynchronize() == CUDA_SUCCESS);
+    MUST(kill(proxy_session(stopped_proxy, 0), SIGSTOP) == 0);
+    uint64_t begin = gb_now_ns();
+    MUST(cuda->cuCtxSynchronize() == CUDA_ERROR_DEVICE_UNAVAILABLE);
+    MUST(gb_now_ns() - begin < 4000000000ull);
+    MUST(cuda->cuCtxSynchronize() == CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
+static void test_stopped_session(void **state)
+{
+    static const proxy_link_t links[] = {PROXY_UNIX, PROXY_TCP, PROXY_TLS};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        proxy_t proxy;
+        proxy_start_on(&proxy, "cpu", links[i], "--session-timeout", "1");
+        stopped_proxy = &proxy;
+        assert_true(in_child(&proxy, NULL, "", wait_at_stopped_session));
+        assert_int_equal(kill(proxy_session(&proxy, 0), SIGCONT), 0);
+        proxy_stop(&proxy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_cut_for_good),
         cmocka_unit_test(test_session_killed_over_tcp),
         cmocka_unit_test(test_stopped_client),
+        cmocka_unit_test(test_stopped_session),
     };
     need_compiler("cpu");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,8 @@ static void reply(gb_link_t *link, const void *data, size_t size)
     (void)gb_link_send(link, data, size);
 }
 
+void px_session_alive(void) {}
+
 gb_status_t px_output_capture(void)
 {
     return GB_OK;
