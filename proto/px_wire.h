@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 enum {
-    PX_WIRE_VERSION = 4,            /* of everything in this file and of the catalogue's numbers */
+    PX_WIRE_VERSION = 5,            /* of everything in this file and of the catalogue's numbers */
     PX_WIRE_PIECE = 256 << 10,      /* bytes of bulk in one frame */
     PX_WIRE_MAX = (1 << 20) + 4096, /* longest payload, either way */
     PX_WIRE_INLINE = 8 << 10,       /* copies up to this size ride in the batch */

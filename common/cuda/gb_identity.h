@@ -21,5 +21,6 @@ typedef struct {
 extern const CUuuid gb_identity_uuid;
 extern const CUuuid gb_exchange_uuid;
 extern const CUuuid gb_beside_uuid;
+extern const CUuuid gb_travel_uuid;
 
 #endif

@@ -171,8 +171,9 @@ static void note_record(const rc_call_t *call)
     rc_object_t *event = call->event;
     uint64_t stream = (uint64_t)(uintptr_t)call->stream;
     atomic_store_explicit(&event->event.recorded, 1, memory_order_relaxed);
-    atomic_store_explicit(&event->event.mark, stream == 2 ? 0 : rc_pool_mark(),
-                          memory_order_relaxed);
+    /* Other processes record theirs too: that one is complete then says nothing about this stream. */
+    int known = stream != 2 && !(event->event.flags & CU_EVENT_INTERPROCESS);
+    atomic_store_explicit(&event->event.mark, known ? rc_pool_mark() : 0, memory_order_relaxed);
     atomic_store_explicit(&event->event.stream, stream ? stream : 1, memory_order_relaxed);
 }
 
@@ -230,6 +231,28 @@ CUresult rc_post_reference(rc_call_t *call, uint16_t op, const void *a, size_t a
                              until);
 }
 
+/* What a record or a wait means for an event of several processes is decided when the call is made: another
+ * process may be told of it as soon as it has returned. */
+static int is_seen_elsewhere(const rc_call_t *call, uint16_t op)
+{
+    return (op == GB_OP_cuEventRecord || op == GB_OP_cuEventRecordWithFlags ||
+            op == GB_OP_cuStreamWaitEvent) &&
+           call->event && (call->event->event.flags & CU_EVENT_INTERPROCESS) &&
+           !call->event->event.captured;
+}
+
+/* Comes back when the session has done all that was sent before. */
+static CUresult settle_event(const rc_call_t *call)
+{
+    rc_waiter_t waiter = {0};
+    uint64_t number = call->event->number;
+    CUresult result =
+        rc_send_and_wait(call->session, call->lane, context_of(call), GB_OP_cuEventQuery, &number,
+                         sizeof(number), NULL, 0, &waiter);
+    rc_waiter_done(&waiter);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
 CUresult rc_post(rc_call_t *call, uint16_t op, const uint64_t *args, unsigned count)
 {
     _Static_assert(CU_EVENT_RECORD_EXTERNAL == (int)CU_EVENT_WAIT_EXTERNAL, "one check for both");
@@ -238,7 +261,8 @@ CUresult rc_post(rc_call_t *call, uint16_t op, const uint64_t *args, unsigned co
         if (result)
             return result;
     }
-    return rc_post_bytes(call, op, args, count * sizeof(*args), NULL, 0);
+    CUresult result = rc_post_bytes(call, op, args, count * sizeof(*args), NULL, 0);
+    return result || !is_seen_elsewhere(call, op) ? result : settle_event(call);
 }
 
 /* Faults stick to the context that the call ran in. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_ipc.h"
 #include "gpu-proxy/client/rc_array.h"
 #include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_down.h"
@@ -50,6 +51,7 @@ static void forget(rc_object_t *context)
     rc_pool_forget_context(context);
     rc_graph_memory_forget_context(context);
     rc_shared_drop(context);
+    rc_ipc_drop(context);
 }
 
 static void end_context(rc_object_t *context)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gb_cuda_api.h"
+#include "gpu-proxy/client/rc_ipc.h"
 #include "gpu-proxy/client/rc_box.h"
 #include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_down.h"
@@ -67,15 +68,18 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (rc_graph_memory_free(dptr, &result))
         return result;
     if (!rc_block_take(RC_BLOCK_DEVICE, dptr, &block))
-        return CUDA_ERROR_INVALID_VALUE;
+        return rc_ipc_close(dptr, RC_IPC_POOL_POINTER); /* of another process's pool, or an error */
     if (block.arena) { /* it is used again when the whole device has come past this point */
         rc_pool_free(&call, &block);
         return CUDA_SUCCESS;
     }
     call.session = block.device->session;
     call.owner = block.context;
-    uint64_t args[2] = {dptr, block.device->index};
-    return rc_post(&call, GB_OP_cuMemFree_v2, args, 2);
+    uint64_t args[2] = {dptr, block.device->index}, left[2];
+    int seen = rc_ipc_forget_exported(dptr);
+    result = rc_post(&call, GB_OP_cuMemFree_v2, args, 2);
+    /* Any answer will do: what was sent before has been done then. */
+    return result || !seen ? result : rc_ask(&call, GB_OP_cuMemGetInfo_v2, NULL, 0, left, 2);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)

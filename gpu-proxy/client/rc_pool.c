@@ -1,6 +1,8 @@
 #include "gpu-proxy/client/rc_pool.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 
 #include "gb_cuda_api.h"
 
@@ -47,6 +49,8 @@ struct rc_pool {
     uint64_t used, used_high, reserved, reserved_high;
     uint64_t threshold;
     int reuse[3]; /* the attributes 1 to 3 */
+    rc_pool_sort_t sort;
+    uint64_t name[2]; /* among processes; of private pools none */
     arena_t *arenas;
 };
 
@@ -148,12 +152,38 @@ CUresult rc_pool_get(CUmemoryPool handle, rc_pool_t **pool)
     return object ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult rc_pool_open(rc_device_t *device, uint64_t most, rc_pool_t **pool)
+static CUresult open_pool(rc_device_t *device, uint64_t most, rc_pool_sort_t sort,
+                          const uint64_t name[2], rc_pool_t **pool)
 {
     pthread_mutex_lock(&lock);
     *pool = new_pool(device, most);
+    if (*pool) {
+        (*pool)->sort = sort;
+        memcpy((*pool)->name, name, sizeof((*pool)->name));
+    }
     pthread_mutex_unlock(&lock);
     return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult rc_pool_open(rc_device_t *device, uint64_t most, int shareable, rc_pool_t **pool)
+{
+    uint64_t name[2] = {0};
+    if (shareable && getrandom(name, sizeof(name), 0) != sizeof(name))
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    return open_pool(device, most, shareable ? RC_POOL_SHAREABLE : RC_POOL_PRIVATE, name, pool);
+}
+
+CUresult rc_pool_import(rc_device_t *device, const uint64_t name[2], rc_pool_t **pool)
+{
+    return open_pool(device, 0, RC_POOL_IMPORTED, name, pool);
+}
+
+CUresult rc_pool_name(const rc_pool_t *pool, rc_pool_sort_t sort, uint64_t name[2])
+{
+    if (pool->sort != sort)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(name, pool->name, sizeof(pool->name));
+    return CUDA_SUCCESS;
 }
 
 static rc_pool_t *own_pool(rc_device_t *device)
@@ -200,6 +230,15 @@ rc_device_t *rc_pool_device(const rc_pool_t *pool)
 CUmemoryPool rc_pool_handle(const rc_pool_t *pool)
 {
     return pool->object ? rc_handle(pool->object) : NULL;
+}
+
+uint64_t rc_pool_slab(const rc_block_t *block)
+{
+    pthread_mutex_lock(&lock);
+    const gb_range_t *slab = gb_ranges_find(&block->arena->slabs, block->range.start);
+    uint64_t start = slab ? slab->start : 0;
+    pthread_mutex_unlock(&lock);
+    return start;
 }
 
 static void count(rc_pool_t *pool, uint64_t bytes)

@@ -17,7 +17,13 @@ typedef struct rc_pool rc_pool_t;
 /* The pool behind a handle. CUDA_ERROR_INVALID_VALUE if it is none. */
 CUresult rc_pool_get(CUmemoryPool handle, rc_pool_t **pool);
 
-CUresult rc_pool_open(rc_device_t *device, uint64_t most, rc_pool_t **pool);
+typedef enum { RC_POOL_PRIVATE, RC_POOL_SHAREABLE, RC_POOL_IMPORTED } rc_pool_sort_t;
+
+CUresult rc_pool_open(rc_device_t *device, uint64_t most, int shareable, rc_pool_t **pool);
+/* A pool of another process: it gives no memory, and has what that process names to this one. */
+CUresult rc_pool_import(rc_device_t *device, const uint64_t name[2], rc_pool_t **pool);
+/* What processes call the pool among each other. CUDA_ERROR_INVALID_VALUE: it is not of that sort. */
+CUresult rc_pool_name(const rc_pool_t *pool, rc_pool_sort_t sort, uint64_t name[2]);
 /* The handle goes; memory that is allocated stays until it is freed. */
 CUresult rc_pool_close(CUmemoryPool handle);
 /* The device's own pool, and the one that allocations without a pool take from. */
@@ -28,6 +34,8 @@ rc_device_t *rc_pool_device(const rc_pool_t *pool);
 /* Of the pool that the block is from, or NULL. */
 CUmemoryPool rc_pool_of(const rc_block_t *block);
 CUmemoryPool rc_pool_handle(const rc_pool_t *pool);
+/* What the session knows of a block of a pool: where its slab begins. */
+uint64_t rc_pool_slab(const rc_block_t *block);
 
 /* In the order of the call's stream. */
 CUresult rc_pool_alloc(rc_call_t *call, rc_pool_t *pool, uint64_t bytes, uint64_t *address);

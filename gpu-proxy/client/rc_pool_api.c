@@ -2,6 +2,7 @@
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_graph_memory.h"
+#include "gpu-proxy/client/rc_ipc.h"
 #include "gpu-proxy/client/rc_pool.h"
 
 /* The call's stream, and whether it is captured. */
@@ -44,8 +45,9 @@ static CUresult capture_free(rc_call_t *call, CUdeviceptr dptr)
 static CUresult alloc(rc_call_t *call, int captured, rc_pool_t *pool, size_t bytes,
                       CUdeviceptr *dptr)
 {
-    uint64_t address;
-    if (!dptr || !bytes || rc_pool_device(pool) != call->stream_context->context_.device)
+    uint64_t address, name[2];
+    if (!dptr || !bytes || !rc_pool_name(pool, RC_POOL_IMPORTED, name) ||
+        rc_pool_device(pool) != call->stream_context->context_.device)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = captured ? capture_alloc(call, pool, bytes, &address)
                                : rc_pool_alloc(call, pool, bytes, &address);
@@ -91,7 +93,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (rc_graph_memory_free(dptr, &result))
         return result;
     if (!rc_block_take(RC_BLOCK_DEVICE, dptr, &block))
-        return CUDA_ERROR_INVALID_VALUE;
+        return rc_ipc_close_in(dptr, hStream); /* of another process's pool, or an error */
     if (block.arena) {
         rc_pool_free(&call, &block);
         return CUDA_SUCCESS;
@@ -113,12 +115,12 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (poolProps->handleTypes)
+    if (poolProps->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     rc_device_t *device = rc_device(poolProps->location.id);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    result = rc_pool_open(device, poolProps->maxSize, &made);
+    result = rc_pool_open(device, poolProps->maxSize, poolProps->handleTypes != 0, &made);
     if (!result)
         *pool = rc_pool_handle(made);
     return result;

@@ -336,7 +336,8 @@ typedef enum {
     RC_BLOCK_REGISTERED = 16,
     RC_BLOCK_VIRTUAL = 32, /* mapped by the program: of no context; neighbours are one memory */
     RC_BLOCK_GRAPH = 64,   /* allocated by graphs (rc_graph_memory.h) */
-    RC_BLOCK_MANAGED_VARIABLE = 128
+    RC_BLOCK_MANAGED_VARIABLE = 128,
+    RC_BLOCK_IMPORTED = 256 /* of another process (rc_ipc.h) */
 } rc_block_kind_t;
 
 typedef struct {

@@ -51,9 +51,11 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
         return result;
     if (!phEvent || (Flags & ~(known | CU_EVENT_INTERPROCESS)))
         return CUDA_ERROR_INVALID_VALUE;
-    if (Flags & CU_EVENT_INTERPROCESS)
-        return Flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED
-                                               : CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING))
+        return CUDA_ERROR_INVALID_VALUE;
+    const int32_t *facts = call.context->context_.device->info.attributes;
+    if ((Flags & CU_EVENT_INTERPROCESS) && !facts[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED])
+        return CUDA_ERROR_NOT_SUPPORTED;
     rc_object_t *event = rc_object_new(RC_EVENT, call.session, call.context);
     if (!event)
         return CUDA_ERROR_OUT_OF_MEMORY;

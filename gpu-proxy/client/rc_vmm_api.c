@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 
 #include "gb_cuda_api.h"
-#include "gpu-proxy/client/rc_call.h"
+#include "gpu-proxy/client/rc_ipc.h"
+#include "gpu-proxy/client/rc_vmm.h"
 
 enum { GRAIN = 2 << 20, MAX_ACCESS_DESCRIPTIONS = 1024 };
 
@@ -100,14 +101,12 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 
 /* ---- address space ---- */
 
-/* What the program wishes, if it is free here and at the session of the current context; else the next
- * place where it is. */
+/* What is wished, if it is free here and at the call's session; else the next place where it is. */
 static CUresult find_place(rc_call_t *call, uint64_t size, uint64_t alignment, uint64_t wish,
-                           reservation_t *made)
+                           uint64_t *base)
 {
-    rc_session_t *session = call->context ? call->context->session : rc.sessions[0];
     uint64_t at = 0;
-    CUresult result = aim(call, session);
+    CUresult result = CUDA_SUCCESS;
     for (int try = 0; !result && try < 256; try++) {
         at = rc_place(size, alignment, &wish, at);
         if (!at)
@@ -115,14 +114,38 @@ static CUresult find_place(rc_call_t *call, uint64_t size, uint64_t alignment, u
         uint64_t args[2] = {at, size}, got = 0;
         result = rc_ask(call, GB_OP_cuMemAddressReserve, args, 2, &got, 1);
         if (!result && got == at) {
-            made->range.start = at;
-            made->range.size = size;
-            made->at[session->number] = 1;
+            *base = at;
             return CUDA_SUCCESS;
         }
         munmap((void *)(uintptr_t)at, size);
     }
     return result ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult rc_vmm_place(rc_call_t *call, uint64_t bytes, uint64_t *base)
+{
+    return find_place(call, bytes, GRAIN, 0, base);
+}
+
+void rc_vmm_unplace(rc_call_t *call, uint64_t base, uint64_t bytes)
+{
+    uint64_t args[2] = {base, bytes};
+    if (!atomic_load(&call->session->lost))
+        (void)rc_post(call, GB_OP_cuMemAddressFree, args, 2);
+    munmap((void *)(uintptr_t)base, bytes);
+}
+
+/* At the session of the current context, to begin with. */
+static CUresult reserve(rc_call_t *call, uint64_t size, uint64_t alignment, uint64_t wish,
+                        reservation_t *made)
+{
+    rc_session_t *session = call->context ? call->context->session : rc.sessions[0];
+    CUresult result = aim(call, session);
+    if (!result)
+        result = find_place(call, size, alignment, wish, &made->range.start);
+    made->range.size = size;
+    made->at[session->number] = !result;
+    return result;
 }
 
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
@@ -137,7 +160,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
         return leave(CUDA_ERROR_INVALID_VALUE);
     alignment = alignment < GRAIN ? GRAIN : alignment;
     reservation_t *made = calloc(1, sizeof(*made));
-    result = made ? find_place(&call, size, alignment, addr & (alignment - 1) ? 0 : addr, made)
+    result = made ? reserve(&call, size, alignment, addr & (alignment - 1) ? 0 : addr, made)
                   : CUDA_ERROR_OUT_OF_MEMORY;
     if (result) {
         free(made);
@@ -181,6 +204,34 @@ static physical_t *physical_of(CUmemGenericAllocationHandle handle)
     return object ? object->physical : NULL;
 }
 
+static physical_t *new_physical(rc_session_t *session, uint64_t size,
+                                const CUmemAllocationProp *prop)
+{
+    physical_t *p = calloc(1, sizeof(*p));
+    rc_object_t *object = p ? rc_object_new(RC_PHYSICAL, session, NULL) : NULL;
+    if (!object) {
+        free(p);
+        return NULL;
+    }
+    *p = (physical_t){
+        .object = object, .number = object->number, .size = size, .properties = *prop, .holds = 1};
+    object->physical = p;
+    return p;
+}
+
+/* The handle, if the session has the memory; else it goes. */
+static CUresult hand_out(physical_t *p, CUresult result, CUmemGenericAllocationHandle *handle)
+{
+    if (result) {
+        rc_object_kill(p->object);
+        rc_object_free(p->object);
+        free(p);
+    } else {
+        *handle = (CUmemGenericAllocationHandle)(uintptr_t)rc_handle(p->object);
+    }
+    return result;
+}
+
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                      const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -191,32 +242,107 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         result = device_of(prop, &device);
     if (!result && (!handle || flags || !size || size % GRAIN))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (!result && prop->requestedHandleTypes)
-        result = CUDA_ERROR_NOT_SUPPORTED; /* handles are of one machine */
+    if (!result && prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        result = CUDA_ERROR_NOT_SUPPORTED;
     if (!result)
         result = enter(&call);
     if (result)
         return result;
-    physical_t *p = calloc(1, sizeof(*p));
-    rc_object_t *object = p ? rc_object_new(RC_PHYSICAL, device->session, NULL) : NULL;
-    if (!object) {
-        free(p);
+    physical_t *p = new_physical(device->session, size, prop);
+    if (!p)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    *p = (physical_t){object, object->number, device, size, *prop, 1, 0};
-    object->physical = p;
-    uint64_t args[3] = {object->number, size, device->index};
+    p->device = device;
+    uint64_t args[4] = {p->number, size, device->index, prop->requestedHandleTypes};
     result = aim(&call, device->session);
     if (!result)
-        result = rc_ask(&call, GB_OP_cuMemCreate, args, 3, NULL, 0);
-    if (result) {
-        rc_object_kill(object);
-        rc_object_free(object);
-        free(p);
-    } else {
-        *handle = (CUmemGenericAllocationHandle)(uintptr_t)rc_handle(object);
-    }
+        result = rc_ask(&call, GB_OP_cuMemCreate, args, 4, NULL, 0);
+    return leave(hand_out(p, result, handle));
+}
+
+/* ---- physical memory of several processes: its name travels in a file ---- */
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags)
+{
+    rc_call_t call;
+    CUresult result = enter(&call);
+    if (result)
+        return result;
+    physical_t *p = physical_of(handle);
+    int known = handleType == CU_MEM_HANDLE_TYPE_WIN32 ||
+                handleType == CU_MEM_HANDLE_TYPE_WIN32_KMT ||
+                handleType == CU_MEM_HANDLE_TYPE_FABRIC;
+    if (!shareableHandle || flags)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    if (known)
+        return leave(CUDA_ERROR_NOT_SUPPORTED);
+    if (!p || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+        !(p->properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    rc_ipc_handle_t facts = rc_ipc_handle(RC_IPC_PHYSICAL, p->device);
+    uint64_t number = p->number;
+    facts.mapping = facts.bytes = p->size;
+    result = aim(&call, p->device->session);
+    if (!result)
+        result = rc_ask(&call, GB_OP_cuMemExportToShareableHandle, &number, 1, facts.token, 2);
+    int fd = result ? -1 : rc_ipc_to_file(&facts);
+    if (!result && fd < 0)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!result)
+        *(int *)shareableHandle = fd;
     return leave(result);
+}
+
+/* Two proxies may have devices with the same name: whose memory it is, its daemon knows. */
+static CUresult import(rc_call_t *call, const rc_ipc_handle_t *facts, physical_t *p)
+{
+    CUresult result = CUDA_ERROR_INVALID_DEVICE;
+    for (int i = 0; i < rc.session_count; i++) {
+        rc_device_t *device = rc_ipc_device(facts, rc.sessions[i]);
+        uint64_t args[4] = {p->number, facts->mapping, facts->token[0], facts->token[1]}, index;
+        if (!device)
+            continue;
+        result = aim(call, device->session);
+        if (!result)
+            result = rc_ask(call, GB_OP_cuMemImportFromShareableHandle, args, 4, &index, 1);
+        p->device = device;
+        p->object->session = device->session;
+        if (result != CUDA_ERROR_INVALID_HANDLE)
+            return result;
+    }
+    return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                        CUmemAllocationHandleType shHandleType)
+{
+    rc_call_t call;
+    rc_ipc_handle_t facts;
+    CUresult result = rc_check();
+    if (!result && !handle)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result &&
+        (shHandleType == CU_MEM_HANDLE_TYPE_WIN32 || shHandleType == CU_MEM_HANDLE_TYPE_WIN32_KMT ||
+         shHandleType == CU_MEM_HANDLE_TYPE_FABRIC))
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (!result && (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+                    !rc_ipc_from_file((int)(intptr_t)osHandle, RC_IPC_PHYSICAL, &facts)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        result = enter(&call);
+    if (result)
+        return result;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    physical_t *p = new_physical(rc.sessions[0], facts.mapping, &prop);
+    if (!p)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    result = import(&call, &facts, p);
+    if (!result)
+        p->properties.location.id = (int)(p->device - rc.devices);
+    return leave(hand_out(p, result, handle));
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common/core/gb_log.h"
 #include "common/core/gb_opt.h"
@@ -122,6 +123,16 @@ static gb_status_t grant_standing(const options_t *o, px_grants_t *grants, int *
     return st;
 }
 
+/* Sessions leave descriptors with the daemon. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* as many as there were */
+    }
+}
+
 static void block_signals(void)
 {
     sigset_t set;
@@ -199,6 +210,7 @@ int main(int argc, char **argv)
         return 2;
     }
     block_signals();
+    allow_descriptors();
     st = px_grants_create(&grants);
     if (st == GB_OK) {
         st = serve(&o, grants);

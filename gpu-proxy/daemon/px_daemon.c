@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/core/gb_clock.h"
@@ -23,7 +24,6 @@
 #include "gpu-proxy/daemon/px_halfopen.h"
 #include "gpu-proxy/daemon/px_process.h"
 #include "gpu-proxy/daemon/px_sessions.h"
-#include "gpu-proxy/session/px_account.h"
 #include "gpu-proxy/daemon/px_spares.h"
 #include "gpu-proxy/session/px_boot.h"
 
@@ -103,9 +103,9 @@ static gb_status_t open_descriptors(px_daemon_t *d)
     d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (d->signals < 0 || d->wake < 0)
         return gb_fail_errno(GB_ERR_IO, errno, "signalfd, eventfd");
-    d->fds = calloc(
-        (size_t)(FIXED_DESCRIPTORS + d->config.half_open_limit + 2 * d->config.session_limit),
-        sizeof *d->fds);
+    d->fds = calloc((size_t)(FIXED_DESCRIPTORS + d->config.half_open_limit +
+                             PX_SESSION_POLLS * d->config.session_limit),
+                    sizeof *d->fds);
     return d->fds ? GB_OK : gb_fail(GB_ERR_NO_MEMORY, "out of memory");
 }
 
@@ -190,29 +190,30 @@ static gb_status_t start_session(px_daemon_t *d, const px_arrival_t *arrival,
 {
     px_boot_t boot;
     pid_t pid;
-    int control, account, its_account;
-    gb_status_t st = px_account_pair(&account, &its_account);
+    px_sockets_t ours, its;
+    int control;
+    gb_status_t st = px_sockets_pair(&ours, &its);
     if (st != GB_OK)
         return st;
     st = px_spares_take(d->spares, &pid, &control);
     if (st != GB_OK)
         st = px_process_session(d->config.driver, &pid, &control);
     if (st != GB_OK) {
-        close(account);
-        close(its_account);
+        px_sockets_close(&ours);
+        px_sockets_close(&its);
         return st;
     }
     px_session_info_t info = {
         .id = facts->session, .lease = facts->lease, .pid = pid, .started_ms = gb_wall_ms()};
     snprintf(info.peer, sizeof info.peer, "%s", arrival->peer);
     snprintf(info.holder, sizeof info.holder, "%s", grant->holder);
-    px_sessions_add(d->sessions, &info, grant->memory, control, account);
+    px_sessions_add(d->sessions, &info, grant, control, &ours);
     /* The answer goes out before the session can send anything on the same connection. */
     st = gb_preamble_answer(arrival->fd, GB_OK);
     fill_boot(&boot, d, grant, facts, &grant->key, arrival->peer);
     if (st == GB_OK)
-        st = px_boot_send(control, &boot, arrival->fd, its_account);
-    close(its_account);
+        st = px_boot_send(control, &boot, arrival->fd, &its);
+    px_sockets_close(&its);
     gb_wipe(&boot, sizeof boot);
     if (st != GB_OK)
         (void)px_sessions_kill(d->sessions, facts->session); /* it has no client */
@@ -368,7 +369,7 @@ static void run_round(px_daemon_t *d)
         p[n++] = (struct pollfd){
             accepting && d->listeners[i] ? gb_listener_fd(d->listeners[i]) : -1, POLLIN, 0};
     n += px_halfopen_poll(d->halfopen, p + n);
-    int sessions = px_sessions_poll(d->sessions, p + n, 2 * d->config.session_limit);
+    int sessions = px_sessions_poll(d->sessions, p + n, PX_SESSION_POLLS * d->config.session_limit);
     n += sessions;
     int timeout = next_timeout(d, (int)px_sessions_list(d->sessions, NULL, 0));
     if (poll(p, (nfds_t)n, timeout) < 0 && errno != EINTR)

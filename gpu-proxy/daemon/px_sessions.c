@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -11,13 +12,15 @@
 #include "common/core/gb_clock.h"
 #include "common/core/gb_log.h"
 #include "gpu-proxy/daemon/px_ledger.h"
+#include "gpu-proxy/daemon/px_lockers.h"
 #include "gpu-proxy/session/px_boot.h"
 
 typedef struct {
     px_session_info_t info;
-    int control; /* -1 once it has ended */
-    int account; /* the same */
+    int control;          /* -1 once it has ended */
+    px_sockets_t sockets; /* the same */
     px_share_t *share;
+    char tenant[PX_HOLDER];
     const char *why; /* what we killed it for; NULL = it ended by itself */
 } entry_t;
 
@@ -28,6 +31,7 @@ struct px_sessions {
     size_t limit;
     px_share_t **shares; /* of the list, in its order */
     uint64_t memory[PX_DEVICES];
+    px_lockers_t *lockers;
 };
 
 gb_status_t px_sessions_create(int limit, px_sessions_t **out)
@@ -35,7 +39,7 @@ gb_status_t px_sessions_create(int limit, px_sessions_t **out)
     px_sessions_t *s = calloc(1, sizeof *s);
     entry_t *list = calloc((size_t)limit, sizeof *list);
     px_share_t **shares = calloc((size_t)limit, sizeof *shares);
-    if (!s || !list || !shares) {
+    if (!s || !list || !shares || px_lockers_create(&s->lockers) != GB_OK) {
         free(s);
         free(list);
         free(shares);
@@ -74,12 +78,18 @@ static void log_end(const entry_t *e, int status)
         gb_log(GB_LOG_INFO, "session %016llx of %s ended after %.1f s", id, e->info.peer, seconds);
 }
 
+static px_lodger_t lodger(const entry_t *e)
+{
+    return (px_lodger_t){e->info.id, e->info.lease, e->tenant};
+}
+
 static void remove_at(px_sessions_t *s, size_t i)
 {
+    px_lodger_t who = lodger(&s->list[i]);
+    px_lockers_leave(s->lockers, &who);
     if (s->list[i].control >= 0)
         close(s->list[i].control);
-    if (s->list[i].account >= 0)
-        close(s->list[i].account);
+    px_sockets_close(&s->list[i].sockets);
     free(s->list[i].share);
     s->list[i] = s->list[--s->count];
     s->shares[i] = s->list[i].share;
@@ -101,6 +111,7 @@ void px_sessions_destroy(px_sessions_t *s)
     }
     pthread_mutex_unlock(&s->lock);
     pthread_mutex_destroy(&s->lock);
+    px_lockers_destroy(s->lockers);
     free(s->list);
     free(s->shares);
     free(s);
@@ -126,20 +137,22 @@ gb_status_t px_sessions_check(px_sessions_t *s, uint64_t lease, uint64_t id)
     return st;
 }
 
-void px_sessions_add(px_sessions_t *s, const px_session_info_t *info, uint64_t quota, int control,
-                     int account)
+void px_sessions_add(px_sessions_t *s, const px_session_info_t *info, const px_grant_t *grant,
+                     int control, px_sockets_t *sockets)
 {
     px_share_t *share = calloc(1, sizeof *share); /* without one its wishes are not answered */
     if (share) {
         share->lease = info->lease;
-        share->quota = quota;
+        share->quota = grant->memory;
     } else {
-        close(account);
-        account = -1;
+        close(sockets->account);
+        sockets->account = -1;
     }
     pthread_mutex_lock(&s->lock);
-    s->shares[s->count] = share;
-    s->list[s->count++] = (entry_t){*info, control, account, share, NULL};
+    entry_t *e = &s->list[s->count];
+    *e = (entry_t){.info = *info, .control = control, .sockets = *sockets, .share = share};
+    snprintf(e->tenant, sizeof e->tenant, "%s", grant->tenant);
+    s->shares[s->count++] = share;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -154,7 +167,7 @@ gb_status_t px_sessions_pass(px_sessions_t *s, const px_boot_t *boot, int fd)
             /* The answer goes out before the session can send anything on the same connection. */
             st = gb_preamble_answer(fd, GB_OK);
             if (st == GB_OK)
-                st = px_boot_send(e->control, boot, fd, -1);
+                st = px_boot_send(e->control, boot, fd, NULL);
         }
     }
     pthread_mutex_unlock(&s->lock);
@@ -204,11 +217,12 @@ int px_sessions_poll(px_sessions_t *s, struct pollfd *out, int cap)
 {
     int n = 0;
     pthread_mutex_lock(&s->lock);
-    for (size_t i = 0; i < s->count && n + 1 < cap; i++) {
-        if (s->list[i].control >= 0)
-            out[n++] = (struct pollfd){s->list[i].control, POLLIN, 0};
-        if (s->list[i].account >= 0)
-            out[n++] = (struct pollfd){s->list[i].account, POLLIN, 0};
+    for (size_t i = 0; i < s->count; i++) {
+        const entry_t *e = &s->list[i];
+        const int sockets[PX_SESSION_POLLS] = {e->control, e->sockets.account, e->sockets.locker};
+        for (int k = 0; k < PX_SESSION_POLLS && n < cap; k++)
+            if (sockets[k] >= 0)
+                out[n++] = (struct pollfd){sockets[k], POLLIN, 0};
     }
     pthread_mutex_unlock(&s->lock);
     return n;
@@ -233,17 +247,29 @@ static void read_wishes(px_sessions_t *s, entry_t *e)
 {
     px_account_wish_t wish;
     gb_status_t st;
-    while ((st = px_account_receive(e->account, &wish)) == GB_OK) {
+    while ((st = px_account_receive(e->sockets.account, &wish)) == GB_OK) {
         px_account_answer_t answer =
             px_ledger_decide(s->shares, s->count, e->share, s->memory, &wish);
-        px_account_reply(e->account, &answer);
+        px_account_reply(e->sockets.account, &answer);
     }
     if (st == GB_ERR_AGAIN)
         return;
     if (st == GB_ERR_PROTOCOL)
         end_entry(e, "it broke the protocol with the proxy");
-    close(e->account);
-    e->account = -1;
+    close(e->sockets.account);
+    e->sockets.account = -1;
+}
+
+static void answer_requests(px_sessions_t *s, entry_t *e)
+{
+    px_lodger_t who = lodger(e);
+    gb_status_t st = px_lockers_serve(s->lockers, e->sockets.locker, &who);
+    if (st == GB_OK)
+        return;
+    if (st == GB_ERR_PROTOCOL)
+        end_entry(e, "it broke the protocol with the proxy");
+    close(e->sockets.locker);
+    e->sockets.locker = -1;
 }
 
 void px_sessions_read_reports(px_sessions_t *s)
@@ -252,8 +278,10 @@ void px_sessions_read_reports(px_sessions_t *s)
     for (size_t i = 0; i < s->count; i++) {
         if (s->list[i].control >= 0)
             read_reports(&s->list[i]);
-        if (s->list[i].account >= 0)
+        if (s->list[i].sockets.account >= 0)
             read_wishes(s, &s->list[i]);
+        if (s->list[i].sockets.locker >= 0)
+            answer_requests(s, &s->list[i]);
     }
     pthread_mutex_unlock(&s->lock);
 }

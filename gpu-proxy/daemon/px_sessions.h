@@ -21,10 +21,10 @@ gb_status_t px_sessions_check(px_sessions_t *sessions, uint64_t lease, uint64_t 
 /* What devices have for all sessions together, by ordinal; 0 = their driver sees to that. Before any are added. */
 void px_sessions_set_memory(px_sessions_t *sessions, const uint64_t memory[PX_DEVICES]);
 
-/* Adds a started process; takes `control` and `account` (px_account.h) over. `quota` bytes on each device are
- * for all sessions of the lease (0 = no quota). After px_sessions_check, so there is room. */
-void px_sessions_add(px_sessions_t *sessions, const px_session_info_t *info, uint64_t quota,
-                     int control, int account);
+/* Adds a process that was started for `grant`; takes `control` and our ends of its sockets over. After
+ * px_sessions_check, so there is room. */
+void px_sessions_add(px_sessions_t *sessions, const px_session_info_t *info,
+                     const px_grant_t *grant, int control, px_sockets_t *sockets);
 
 /* Passes a further connection to the session that it belongs to. GB_ERR_NOT_FOUND: there is none. */
 gb_status_t px_sessions_pass(px_sessions_t *sessions, const px_boot_t *boot, int fd);
@@ -35,11 +35,12 @@ gb_status_t px_sessions_kill(px_sessions_t *sessions, uint64_t id);
 /* Kills the sessions whose lease is no longer in `grants`. */
 void px_sessions_enforce(px_sessions_t *sessions, px_grants_t *grants);
 
-/* Fills poll entries with the control sockets that may bring reports; returns their number,
- * at most two for each session. */
+/* Fills poll entries with the sockets that may bring reports, wishes and requests; returns their number,
+ * at most PX_SESSION_POLLS for each session. */
+enum { PX_SESSION_POLLS = 3 };
 int px_sessions_poll(px_sessions_t *sessions, struct pollfd *out, int cap);
 
-/* Takes the reports that have come, and answers wishes for memory. */
+/* Takes the reports that have come, and answers wishes for memory and requests of lockers. */
 void px_sessions_read_reports(px_sessions_t *sessions);
 
 /* Takes ended processes out of the table and logs how they ended; returns how many there were. */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@
 #include "gpu-proxy/session/px_session.h"
 #include "gpu-proxy/session/px_tenant.h"
 
-enum { HANDSHAKE_SECONDS = 5, GRACE_MS = 1000, SETTLED_MS = 1000 };
+enum { HANDSHAKE_SECONDS = 5, GRACE_MS = 1000, SETTLED_MS = 1000, LOCKER_SECONDS = 10 };
 
 typedef struct {
     const char *driver;
@@ -107,10 +108,11 @@ static gb_status_t take_connection(watched_t *w)
     px_boot_t boot;
     gb_link_t *link;
     uint64_t received, peer_received, deadline = gb_now_ns() + HANDSHAKE_SECONDS * 1000000000ull;
-    int fd, account;
-    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd, &account);
-    if (st == GB_OK && account >= 0)
-        close(account); /* there is one already */
+    px_sockets_t more;
+    int fd;
+    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd, &more);
+    if (st == GB_OK)
+        px_sockets_close(&more); /* there are some already */
     if (st == GB_ERR_LOST) {
         gb_log(GB_LOG_WARN, "gpu-proxy is gone: the session ends");
         _exit(1);
@@ -246,9 +248,10 @@ static gb_status_t serve(const options_t *o)
     static driver_t driver;
     static watched_t watched;
     gb_link_t *link;
-    int fd, account_fd;
+    px_sockets_t sockets;
+    int fd;
     gb_status_t prepared = prepare(o->driver, &driver);
-    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd, &account_fd);
+    gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd, &sockets);
     if (st == GB_OK && prepared != GB_OK)
         return prepared;
     if (st != GB_OK)
@@ -259,6 +262,9 @@ static gb_status_t serve(const options_t *o)
     if (st != GB_OK)
         return st;
     gb_link_set_silence(link, boot.timeout_ms);
+    if (sockets.locker >= 0) /* the daemon answers at once, or not at all */
+        setsockopt(sockets.locker, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){LOCKER_SECONDS, 0},
+                   sizeof(struct timeval));
     watched.timeout_ms = boot.timeout_ms;
     st = gb_durable_create(link, NULL, NULL, &watched.stream);
     if (st == GB_OK)
@@ -271,7 +277,7 @@ static gb_status_t serve(const options_t *o)
         st = px_output_capture();
     if (st != GB_OK)
         return st;
-    px_account_t *account = px_account_open(account_fd);
+    px_account_t *account = px_account_open(sockets.account);
     if (!account)
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     px_session_config_t config = {.driver = driver.table,
@@ -283,7 +289,8 @@ static gb_status_t serve(const options_t *o)
                                   .timeout_ms = boot.timeout_ms,
                                   .reachable = !strcmp(driver.kind, "gable-cpu"),
                                   .used = report_used,
-                                  .peers = watched.peers};
+                                  .peers = watched.peers,
+                                  .locker = sockets.locker};
     st = px_session_run(&config, watched.stream);
     px_tenant_bound();
     return st;

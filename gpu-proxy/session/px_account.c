@@ -13,16 +13,6 @@ struct px_account {
     pthread_mutex_t lock;
 };
 
-gb_status_t px_account_pair(int *daemon, int *session)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-        return gb_fail_errno(GB_ERR_IO, errno, "no socket pair for a session's memory");
-    *daemon = ends[0];
-    *session = ends[1];
-    return GB_OK;
-}
-
 px_account_t *px_account_open(int fd)
 {
     px_account_t *account = calloc(1, sizeof(*account));

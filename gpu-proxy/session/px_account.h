@@ -23,9 +23,6 @@ typedef struct {
     uint64_t left; /* bytes that nobody was granted, as far as this session may use them */
 } px_account_answer_t;
 
-/* A pair of ends; both close on exec. */
-gb_status_t px_account_pair(int *daemon, int *session);
-
 /* ---- the session's side: thread-safe ---- */
 typedef struct px_account px_account_t;
 

@@ -5,14 +5,49 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-gb_status_t px_boot_send(int control, const px_boot_t *boot, int fd, int account)
+enum { DESCRIPTORS = 3 }; /* a connection, and the sockets of px_sockets_t in their order */
+
+static gb_status_t pair(int *daemon, int *session)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        return gb_fail_errno(GB_ERR_IO, errno, "no socket pair for a session");
+    *daemon = ends[0];
+    *session = ends[1];
+    return GB_OK;
+}
+
+gb_status_t px_sockets_pair(px_sockets_t *daemon, px_sockets_t *session)
+{
+    *daemon = *session = (px_sockets_t){-1, -1};
+    gb_status_t st = pair(&daemon->account, &session->account);
+    if (st == GB_OK)
+        st = pair(&daemon->locker, &session->locker);
+    if (st != GB_OK) {
+        px_sockets_close(daemon);
+        px_sockets_close(session);
+    }
+    return st;
+}
+
+void px_sockets_close(px_sockets_t *sockets)
+{
+    if (sockets->account >= 0)
+        close(sockets->account);
+    if (sockets->locker >= 0)
+        close(sockets->locker);
+    *sockets = (px_sockets_t){-1, -1};
+}
+
+gb_status_t px_boot_send(int control, const px_boot_t *boot, int fd, const px_sockets_t *sockets)
 {
     px_boot_t copy = *boot;
-    const int fds[2] = {fd, account};
-    size_t size = (account < 0 ? 1 : 2) * sizeof(int);
+    const int fds[DESCRIPTORS] = {fd, sockets ? sockets->account : -1,
+                                  sockets ? sockets->locker : -1};
+    size_t size = (sockets ? DESCRIPTORS : 1) * sizeof(int);
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
+        char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
     } ancillary = {0};
     struct iovec v = {&copy, sizeof copy};
     struct msghdr m = {.msg_iov = &v,
@@ -33,11 +68,12 @@ gb_status_t px_boot_send(int control, const px_boot_t *boot, int fd, int account
     return GB_OK;
 }
 
-/* The descriptors of a message; -1 for those it did not bring. Surplus ones are closed. */
-static void take_descriptors(struct msghdr *m, int fds[2])
+/* Takes `most` descriptors of a message; -1 for those it did not bring. Others are closed. */
+static void take_descriptors(struct msghdr *m, int *out, int most)
 {
     int taken = 0;
-    fds[0] = fds[1] = -1;
+    for (int i = 0; i < most; i++)
+        out[i] = -1;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
@@ -45,28 +81,28 @@ static void take_descriptors(struct msghdr *m, int fds[2])
         for (size_t i = 0; i < count; i++) {
             int got;
             memcpy(&got, CMSG_DATA(c) + i * sizeof got, sizeof got);
-            if (taken < 2)
-                fds[taken++] = got;
+            if (taken < most)
+                out[taken++] = got;
             else
                 close(got);
         }
     }
 }
 
-static void close_all(const int fds[2])
+int px_boot_descriptor(struct msghdr *message)
 {
-    for (int i = 0; i < 2; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
+    int fd;
+    take_descriptors(message, &fd, 1);
+    return fd;
 }
 
-gb_status_t px_boot_receive(int control, px_boot_t *boot, int *fd, int *account)
+gb_status_t px_boot_receive(int control, px_boot_t *boot, int *fd, px_sockets_t *sockets)
 {
     px_boot_t copy;
-    int fds[2];
+    int fds[DESCRIPTORS];
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
+        char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
     } ancillary;
     struct iovec v = {&copy, sizeof copy};
     struct msghdr m = {.msg_iov = &v,
@@ -83,17 +119,19 @@ gb_status_t px_boot_receive(int control, px_boot_t *boot, int *fd, int *account)
                              "started by gpu-proxy?");
     if (n == 0)
         return gb_fail(GB_ERR_LOST, "gpu-proxy is gone");
-    take_descriptors(&m, fds);
+    take_descriptors(&m, fds, DESCRIPTORS);
+    *sockets = (px_sockets_t){fds[1], fds[2]};
     if (n != (ssize_t)sizeof copy || fds[0] < 0 || copy.version != PX_BOOT_VERSION ||
         copy.device_count < 0 || copy.device_count > PX_BOOT_DEVICES) {
-        close_all(fds);
+        if (fds[0] >= 0)
+            close(fds[0]);
+        px_sockets_close(sockets);
         return gb_fail(GB_ERR_VERSION, "gpu-proxy and gpu-session are of different releases: "
                                        "install the same one");
     }
     copy.peer[sizeof copy.peer - 1] = 0;
     *boot = copy;
     *fd = fds[0];
-    *account = fds[1];
     gb_wipe(&copy, sizeof copy);
     return GB_OK;
 }

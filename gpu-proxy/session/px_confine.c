@@ -39,7 +39,6 @@ static const int REFUSED[] = {
     SYS_ptrace,
     SYS_process_vm_readv,
     SYS_process_vm_writev,
-    SYS_kill,
     SYS_pidfd_open,
     SYS_pidfd_getfd,
     SYS_pidfd_send_signal,
@@ -76,7 +75,10 @@ static const int REFUSED[] = {
     SYS_setdomainname,
 };
 
-enum { REFUSED_COUNT = sizeof REFUSED / sizeof REFUSED[0], FIXED = 4 };
+/* The signals that kill() may send: none, which asks whether a process is there. */
+enum { KILL_STEPS = 4 };
+
+enum { REFUSED_COUNT = sizeof REFUSED / sizeof REFUSED[0], FIXED = 5 + KILL_STEPS };
 
 static size_t build(struct sock_filter *out)
 {
@@ -88,8 +90,14 @@ static size_t build(struct sock_filter *out)
     out[n++] = load_arch;
     /* calls of another architecture have other numbers: all refused */
     out[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PX_ARCH, 0,
-                                            (unsigned char)(REFUSED_COUNT + 2));
+                                            (unsigned char)(REFUSED_COUNT + KILL_STEPS + 2));
     out[n++] = load_number;
+    out[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kill, 0, 3);
+    out[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                                            offsetof(struct seccomp_data, args[1]));
+    out[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0,
+                                            (unsigned char)(REFUSED_COUNT + 2));
+    out[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     for (size_t i = 0; i < REFUSED_COUNT; i++)
         out[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)REFUSED[i],
                                                 (unsigned char)(REFUSED_COUNT - i), 0);

@@ -29,6 +29,8 @@ typedef struct piece {
     uint32_t owner;
     segment_t *segment; /* of a large piece */
     uint64_t stamp;     /* when freed */
+    int shared;         /* other sessions find it under the token */
+    px_token_t token;
     struct piece *next;
 } piece_t;
 
@@ -36,6 +38,9 @@ struct px_heap {
     pthread_mutex_t lock;
     const gb_cuda_table_t *cuda;
     CUdevice device;
+    int exports; /* mappings can be exported */
+    void (*gone)(void *arg, const px_token_t *token);
+    void *gone_arg;
     uint64_t base, size, granularity, quota;
     gb_ranges_t space;    /* addresses without a mapping */
     gb_ranges_t segments; /* mappings */
@@ -108,10 +113,12 @@ static uint64_t cut_free(gb_ranges_t *map, uint64_t size)
     return start;
 }
 
-static CUmemAllocationProp properties(CUdevice device)
+static CUmemAllocationProp properties(CUdevice device, int exports)
 {
     CUmemAllocationProp prop = {0};
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    if (exports)
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     prop.location.id = device;
     return prop;
@@ -125,7 +132,11 @@ CUresult px_heap_create(const gb_cuda_table_t *cuda, CUdevice device, uint64_t *
     CUdeviceptr address = 0;
     if (!heap)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUmemAllocationProp prop = properties(device);
+    int exports = 0;
+    if (cuda->cuDeviceGetAttribute(
+            &exports, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device))
+        exports = 0;
+    CUmemAllocationProp prop = properties(device, exports);
     CUresult result = cuda->cuMemGetAllocationGranularity(&granularity, &prop,
                                                           CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     if (result || !granularity)
@@ -136,6 +147,7 @@ CUresult px_heap_create(const gb_cuda_table_t *cuda, CUdevice device, uint64_t *
     pthread_mutex_init(&heap->lock, NULL);
     heap->cuda = cuda;
     heap->device = device;
+    heap->exports = exports;
     heap->base = address;
     heap->size = size;
     heap->granularity = granularity;
@@ -213,7 +225,7 @@ static void segment_free(px_heap_t *heap, segment_t *segment)
 static CUresult segment_make(px_heap_t *heap, uint64_t size, segment_t **out)
 {
     const gb_cuda_table_t *cuda = heap->cuda;
-    CUmemAllocationProp prop = properties(heap->device);
+    CUmemAllocationProp prop = properties(heap->device, heap->exports);
     segment_t *segment = calloc(1, sizeof(*segment));
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t start = segment ? cut_free(&heap->space, size) : 0;
@@ -288,6 +300,7 @@ void px_heap_destroy(px_heap_t *heap)
 {
     if (!heap)
         return;
+    heap->gone = NULL; /* all that the session has left goes with it */
     while (heap->pieces.root) {
         gb_range_t *node = heap->pieces.root;
         gb_ranges_remove(&heap->pieces, node);
@@ -415,6 +428,8 @@ CUresult px_heap_take(px_heap_t *heap, uint64_t bytes, uint32_t owner, uint64_t 
 
 static void give(px_heap_t *heap, piece_t *piece)
 {
+    if (piece->shared && heap->gone)
+        heap->gone(heap->gone_arg, &piece->token);
     gb_ranges_remove(&heap->pieces, &piece->range);
     heap->used -= piece->range.size;
     *(piece->segment ? &heap->pending_large : &heap->pending_small) += piece->range.size;
@@ -433,6 +448,40 @@ int px_heap_holds(px_heap_t *heap, uint64_t address, uint64_t bytes)
     int holds = piece && bytes <= piece->size - (address - piece->start);
     pthread_mutex_unlock(&heap->lock);
     return holds;
+}
+
+int px_heap_mapping(px_heap_t *heap, uint64_t address, px_heap_mapping_t *out)
+{
+    pthread_mutex_lock(&heap->lock);
+    const piece_t *piece = (piece_t *)gb_ranges_find(&heap->pieces, address);
+    const segment_t *segment = (segment_t *)gb_ranges_find(&heap->segments, address);
+    int found = piece && piece->range.start == address && segment;
+    if (found)
+        *out = (px_heap_mapping_t){segment->range.start, segment->range.size, segment->memory,
+                                   piece->token, piece->shared};
+    pthread_mutex_unlock(&heap->lock);
+    return found;
+}
+
+int px_heap_note_shared(px_heap_t *heap, uint64_t address, const px_token_t *token)
+{
+    pthread_mutex_lock(&heap->lock);
+    piece_t *piece = (piece_t *)gb_ranges_find(&heap->pieces, address);
+    int fine = piece && piece->range.start == address && !piece->shared;
+    if (fine) {
+        piece->token = *token;
+        piece->shared = 1;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return fine;
+}
+
+void px_heap_on_gone(px_heap_t *heap, void (*gone)(void *arg, const px_token_t *token), void *arg)
+{
+    pthread_mutex_lock(&heap->lock);
+    heap->gone = gone;
+    heap->gone_arg = arg;
+    pthread_mutex_unlock(&heap->lock);
 }
 
 CUresult px_heap_give(px_heap_t *heap, uint64_t address)

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "gb_cuda_table.h"
+#include "gpu-proxy/session/px_locker.h"
 
 typedef struct px_heap px_heap_t;
 
@@ -43,6 +44,24 @@ CUresult px_heap_give(px_heap_t *heap, uint64_t address);
 
 /* 1 if [address, address + bytes) lies in one piece that is handed out. */
 int px_heap_holds(px_heap_t *heap, uint64_t address, uint64_t bytes);
+
+/* The mapping that a piece lies in, and under which token other sessions find it (px_ipc.h), if the piece
+ * is shared. */
+typedef struct {
+    uint64_t base, size;
+    CUmemGenericAllocationHandle memory;
+    px_token_t token;
+    int shared;
+} px_heap_mapping_t;
+
+/* Of the piece that starts at `address`; 0 if none does. */
+int px_heap_mapping(px_heap_t *heap, uint64_t address, px_heap_mapping_t *out);
+
+/* The piece is shared from now on. 0 if it has gone meanwhile, or was shared already. */
+int px_heap_note_shared(px_heap_t *heap, uint64_t address, const px_token_t *token);
+
+/* `gone` is called with the token of every shared piece that is freed; with the heap's lock held. */
+void px_heap_on_gone(px_heap_t *heap, void (*gone)(void *arg, const px_token_t *token), void *arg);
 
 /* Frees all that `owner` has. */
 void px_heap_give_all(px_heap_t *heap, uint32_t owner);

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu-proxy/session/px_ipc.h"
 #include "gpu-proxy/session/px_shared.h"
 
 px_object_t *px_table_at(px_table_t *table, uint32_t number, int make)
@@ -120,6 +121,8 @@ CUstream px_take_stream(px_call_t *call, uint64_t number)
 CUevent px_take_event(px_call_t *call, uint64_t number)
 {
     void *handle = px_object_take(call->session, PX_EVENT, number);
+    if (handle)
+        px_ipc_event_gone(call->session, handle);
     if (!handle)
         call->bad = CUDA_ERROR_INVALID_HANDLE;
     return handle;
@@ -173,6 +176,7 @@ static void objects_free(px_session_t *s)
 void px_session_free(px_session_t *s)
 {
     px_exchange_end(s);
+    px_ipc_end(s);
     px_vmm_destroy(s);
     objects_free(s);
     px_images_free(s);
@@ -195,6 +199,7 @@ void px_session_free(px_session_t *s)
     pthread_mutex_destroy(&s->host_lock);
     pthread_cond_destroy(&s->host_done);
     pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->locker_lock);
     pthread_cond_destroy(&s->role_free);
     pthread_cond_destroy(&s->finished);
     free(s->buffer);

@@ -435,6 +435,7 @@ static gb_status_t create(const px_session_config_t *config, gb_durable_t *strea
     pthread_mutex_init(&s->host_lock, NULL);
     pthread_cond_init(&s->host_done, NULL);
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->locker_lock, NULL);
     pthread_cond_init(&s->role_free, NULL);
     pthread_cond_init(&s->finished, NULL);
     s->buffer = aligned_alloc(4096, BUFFER);

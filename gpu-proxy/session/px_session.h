@@ -25,6 +25,7 @@ typedef struct {
     void (*used)(void *arg, uint64_t); /* told the device memory held, bytes; may be NULL */
     void *used_arg;
     px_peers_t *peers; /* links to other sessions of the client; NULL: none can be made */
+    int locker;        /* socket for px_locker.h; 0 or less: there is none */
 } px_session_config_t;
 
 /* Serves `stream` until its client says goodbye (GB_OK), is gone (GB_ERR_LOST) or breaks the protocol

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/core/gb_log.h"
+#include "gpu-proxy/session/px_ipc.h"
 #include "gpu-proxy/session/px_state.h"
 
 _Static_assert((int)PX_WIRE_ATTRIBUTES >= (int)CU_DEVICE_ATTRIBUTE_MAX,
@@ -84,6 +85,11 @@ static uint64_t allow(void *arg, uint64_t bytes, uint64_t *left)
     return answer.granted;
 }
 
+static void drop_shared(void *arg, const px_token_t *token)
+{
+    px_ipc_drop(arg, token);
+}
+
 /* px_wire_window_t: before there are contexts; an earlier window of the device is given up. */
 CUresult px_window(px_call_t *call)
 {
@@ -100,8 +106,11 @@ CUresult px_window(px_call_t *call)
     CUresult result = px_heap_create(s->cuda, slot->ordinal, &base, wish->size,
                                      s->config->memory_quota, &slot->heap);
     slot->account = s->config->account;
-    if (!result && slot->account)
-        px_heap_set_allow(slot->heap, allow, slot);
+    if (!result) {
+        px_heap_on_gone(slot->heap, drop_shared, s);
+        if (slot->account)
+            px_heap_set_allow(slot->heap, allow, slot);
+    }
     call->out[0] = wish->device;
     call->out[1] = result ? 0 : base;
     call->out[2] = wish->size;

@@ -113,9 +113,12 @@ typedef struct px_session {
     int context_count;
     atomic_uint context_epoch; /* changes when one is destroyed */
     struct gbx_host *exchange;
-    struct px_downs *downs;   /* px_down.c */
-    struct px_shared *shared; /* memory that the client has at the same addresses */
-    pthread_mutex_t lock;     /* contexts[], images, shared memory and the exchange against lanes */
+    struct px_downs *downs;      /* px_down.c */
+    struct px_shared *shared;    /* memory that the client has at the same addresses */
+    pthread_mutex_t locker_lock; /* px_ipc.c: one asks the daemon at a time */
+    struct px_left *left_events;
+    pthread_mutex_t
+        lock; /* contexts[], images, shared memory, events left and the exchange against lanes */
 
     /* received bytes: [start, end) of buffer; the dispatcher's */
     uint8_t *buffer;

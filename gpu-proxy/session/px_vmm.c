@@ -3,8 +3,10 @@
 #include "gpu-proxy/session/px_vmm.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/cuda/gb_ranges.h"
+#include "gpu-proxy/session/px_ipc.h"
 #include "gpu-proxy/session/px_state.h"
 
 typedef struct {
@@ -16,6 +18,9 @@ struct px_physical {
     uint64_t size;
     int device;
     unsigned uses; /* its handle and its mappings */
+    int imported;  /* it counts against the quota of who has made it */
+    int shared;    /* other sessions find it under the token */
+    px_token_t token;
 };
 
 typedef struct {
@@ -45,7 +50,9 @@ static void put_physical(px_session_t *s, px_physical_t *p)
 {
     if (--p->uses)
         return;
-    if (s->devices[p->device].heap)
+    if (p->shared)
+        px_ipc_drop(s, &p->token);
+    if (s->devices[p->device].heap && !p->imported)
         px_heap_uncharge(s->devices[p->device].heap, p->size);
     free(p);
 }
@@ -167,7 +174,19 @@ static CUresult charge(px_call_t *call, px_device_slot_t *slot, uint64_t bytes)
     return result == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* u64 number, u64 bytes, u64 device */
+/* Enters physical memory under the client's number: it outlives every context. */
+static CUresult enter_physical(px_call_t *call, uint64_t number, px_physical_t *p)
+{
+    px_context_t *context = call->context;
+    call->context = NULL;
+    CUresult result = px_object_put(call, PX_PHYSICAL, number, p);
+    call->context = context;
+    if (result)
+        call->cuda->cuMemRelease(p->handle);
+    return result;
+}
+
+/* u64 number, u64 bytes, u64 device, u64 requested handle types */
 CUresult px_do_cuMemCreate(px_call_t *call)
 {
     px_device_slot_t *slot = slot_of(call, call->args[2]);
@@ -183,6 +202,7 @@ CUresult px_do_cuMemCreate(px_call_t *call)
     p->device = (int)call->args[2];
     p->uses = 1;
     CUmemAllocationProp prop = properties(slot);
+    prop.requestedHandleTypes = (CUmemAllocationHandleType)call->args[3];
     result = call->cuda->cuMemCreate(&p->handle, p->size, &prop, 0);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* what was freed may still be held */
         if (!call->may_block) {
@@ -193,18 +213,67 @@ CUresult px_do_cuMemCreate(px_call_t *call)
         px_heap_trim(slot->heap);
         result = call->cuda->cuMemCreate(&p->handle, p->size, &prop, 0);
     }
-    if (!result) {
-        px_context_t *context = call->context;
-        call->context = NULL; /* it outlives every context */
-        result = px_object_put(call, PX_PHYSICAL, call->args[0], p);
-        call->context = context;
-        if (result)
-            call->cuda->cuMemRelease(p->handle);
-    }
+    if (!result)
+        result = enter_physical(call, call->args[0], p);
     if (result)
         put_physical(call->session, p);
     else
         px_report_memory(call->session);
+    return result;
+}
+
+/* u64 number -> u64 token[2] */
+CUresult px_do_cuMemExportToShareableHandle(px_call_t *call)
+{
+    px_physical_t *p = px_object_get(call->session, PX_PHYSICAL, call->args[0]);
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_SUCCESS;
+    if (!p->shared) {
+        result = px_ipc_leave(call->session, p->handle, &p->token);
+        p->shared = !result;
+    }
+    memcpy(call->out, &p->token, sizeof(p->token));
+    call->outs = 2;
+    return result;
+}
+
+/* The session's device that the driver says the memory is on; -1: none. */
+static int device_of(px_call_t *call, CUmemGenericAllocationHandle handle)
+{
+    CUmemAllocationProp prop;
+    if (call->cuda->cuMemGetAllocationPropertiesFromHandle(&prop, handle))
+        return -1;
+    for (int i = 0; i < call->session->device_count; i++)
+        if (call->session->devices[i].ordinal == prop.location.id)
+            return i;
+    return -1;
+}
+
+/* u64 number, u64 bytes, u64 token[2] -> u64 device */
+CUresult px_do_cuMemImportFromShareableHandle(px_call_t *call)
+{
+    px_token_t token;
+    px_physical_t *p = calloc(1, sizeof(*p));
+    if (!p)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(&token, &call->args[2], sizeof(token));
+    CUresult result = px_ipc_find(call->session, &token, &p->handle);
+    if (result) {
+        free(p);
+        return result;
+    }
+    p->size = call->args[1];
+    p->device = device_of(call, p->handle);
+    p->uses = 1;
+    p->imported = 1;
+    result = p->device < 0 ? CUDA_ERROR_INVALID_DEVICE : enter_physical(call, call->args[0], p);
+    if (p->device < 0)
+        call->cuda->cuMemRelease(p->handle);
+    call->out[0] = (uint64_t)p->device;
+    call->outs = 1;
+    if (result)
+        free(p);
     return result;
 }
 

@@ -2,8 +2,10 @@
 #include <string.h>
 
 #include "common/cuda/gb_beside_abi.h"
+#include "common/cuda/gb_travel_abi.h"
 #include "common/cuda/gb_cuda_default.h"
 #include "gb_cuda_api.h"
+#include "gpu-proxy/cpu/driver/cpu_ipc.h"
 #include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_event.h"
 #include "gpu-proxy/cpu/driver/cpu_host.h"
@@ -333,7 +335,10 @@ static CUresult launch_beside(CUstream handle, CUhostFn function, void *data)
 const void *gb_cuda_own_export_table(const CUuuid *id)
 {
     static const gb_beside_table_t beside = {sizeof(beside), 1, launch_beside};
-    return memcmp(id, &gb_beside_uuid, sizeof(*id)) == 0 ? &beside : NULL;
+    static const gb_travel_table_t travel = {sizeof(travel), 1, cpu_ipc_descriptor, cpu_ipc_adopt};
+    if (memcmp(id, &gb_beside_uuid, sizeof(*id)) == 0)
+        return &beside;
+    return memcmp(id, &gb_travel_uuid, sizeof(*id)) == 0 ? &travel : NULL;
 }
 
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,

@@ -37,6 +37,24 @@ CUresult cpu_ipc_read(const void *bytes, cpu_ipc_kind_t kind, cpu_ipc_handle_t *
                                                                     : CUDA_ERROR_INVALID_HANDLE;
 }
 
+int cpu_ipc_descriptor(const CUipcEventHandle *handle)
+{
+    cpu_ipc_handle_t facts;
+    if (cpu_ipc_read(handle, CPU_IPC_EVENT, &facts) || facts.file.pid != (uint32_t)getpid())
+        return -1;
+    return (int)facts.file.fd;
+}
+
+void cpu_ipc_adopt(CUipcEventHandle *handle, int descriptor)
+{
+    cpu_ipc_handle_t facts;
+    if (cpu_ipc_read(handle, CPU_IPC_EVENT, &facts))
+        return;
+    facts.file.pid = (uint32_t)getpid();
+    facts.file.fd = (uint32_t)descriptor;
+    memcpy(handle, &facts, sizeof(facts));
+}
+
 CUresult cpu_ipc_export(uint64_t address, cpu_ipc_kind_t kind, cpu_ipc_handle_t *handle)
 {
     cpu_memory_t memory;

@@ -22,6 +22,11 @@ typedef struct {
 /* Fills in a handle for a file. */
 cpu_ipc_handle_t cpu_ipc_handle(cpu_ipc_kind_t kind, const cpu_file_t *file);
 
+/* The descriptor that a handle of this process names, -1: none; and: the handle of another process names
+ * one of this process's from now on (gb_travel_abi.h). */
+int cpu_ipc_descriptor(const CUipcEventHandle *handle);
+void cpu_ipc_adopt(CUipcEventHandle *handle, int descriptor);
+
 /* Reads one that came from elsewhere. CUDA_ERROR_INVALID_HANDLE. */
 CUresult cpu_ipc_read(const void *bytes, cpu_ipc_kind_t kind, cpu_ipc_handle_t *handle);
 

@@ -123,7 +123,7 @@ static void access_and_unmapping(void **state)
     OK(cu->cuCtxSynchronize()); /* nothing has failed late */
     OK(cu->cuMemRelease(handle));
     OK(cu->cuMemAddressFree(window, 4 * GRAIN));
-    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
     FAILS(CUDA_ERROR_NOT_SUPPORTED, cu->cuMemCreate(&handle, GRAIN, &prop, 0));
     free(bytes);
 }

@@ -4,10 +4,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/core/gb_clock.h"
 #include "common/cuda/gb_driver.h"
+#include "gpu-proxy/session/px_locker.h"
 #include "gpu-proxy/session/px_output.h"
 #include "gpu-proxy/session/px_session.h"
 
@@ -17,6 +19,31 @@ static void reply(gb_link_t *link, const void *data, size_t size)
 }
 
 void px_session_alive(void) {}
+
+/* Answers with the status, and with what the file that was found says. */
+static void locker(int socket, char letter, const px_token_t *token, gb_link_t *link)
+{
+    struct {
+        int64_t status;
+        char text[8], data[PX_LOCKER_DATA];
+    } answer = {0};
+    int fd = -1;
+    if (letter == 'p') {
+        char data[PX_LOCKER_DATA] = "beside it";
+        fd = memfd_create("test", MFD_CLOEXEC);
+        if (write(fd, "a file", 6) == 6)
+            answer.status = px_locker_put(socket, token, data, fd);
+    } else if (letter == 'g') {
+        answer.status = px_locker_get(socket, token, answer.data, &fd);
+        if (answer.status == GB_OK && pread(fd, answer.text, 6, 0) != 6)
+            answer.status = GB_ERR_IO;
+    } else {
+        answer.status = px_locker_drop(socket, token);
+    }
+    if (fd >= 0)
+        close(fd);
+    reply(link, &answer, sizeof answer);
+}
 
 gb_status_t px_output_capture(void)
 {
@@ -65,13 +92,24 @@ gb_status_t px_session_run(const px_session_config_t *config, gb_durable_t *stre
             reply(link, &count, sizeof count);
             break;
         }
-        case 'x': { /* may it start a program, may it signal others? errno of both */
+        case 'x': { /* may it start a program, signal others, see that they are there? errno of each */
             char *argv[] = {"/bin/true", NULL};
-            int64_t codes[2];
+            int64_t codes[3];
             execve(argv[0], argv, argv + 1);
             codes[0] = errno;
-            codes[1] = kill(getppid(), 0) ? errno : 0;
+            codes[1] = kill(getppid(), SIGURG) ? errno : 0;
+            codes[2] = kill(getppid(), 0) ? errno : 0;
             reply(link, codes, sizeof codes);
+            break;
+        }
+        case 'p': /* leaves something in its locker, under a token; 'g': looks; 't': takes back */
+        case 'g':
+        case 't': {
+            px_token_t token;
+            st = gb_link_recv(link, &token, sizeof token, GB_NEVER);
+            if (st != GB_OK)
+                return st;
+            locker(config->locker, letter, &token, link);
             break;
         }
         default: /* bye */

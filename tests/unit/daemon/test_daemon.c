@@ -20,6 +20,7 @@
 #include "common/link/gb_link.h"
 #include "common/link/gb_socket.h"
 #include "gpu-proxy/daemon/px_daemon.h"
+#include "gpu-proxy/session/px_locker.h"
 
 enum { LEASE = 0xabcdef, EXPIRED = 0xdead, PREAMBLE_MS = 300 };
 
@@ -190,7 +191,7 @@ static void sessions_serve_and_end(void **state)
 
         assert_int_equal(gb_link_send(link, "d", 1), GB_OK);
         assert_int_equal(gb_link_recv(link, &descriptors, 8, in_seconds(10)), GB_OK);
-        assert_in_range(descriptors, 6, 6); /* 0, 1, 2, control, client, account */
+        assert_in_range(descriptors, 7, 7); /* 0, 1, 2, control, client, account, lockers */
 
         assert_int_equal(gb_link_send(link, "m", 1), GB_OK);
         assert_int_equal(gb_link_send(link, &memory, sizeof memory), GB_OK);
@@ -218,12 +219,13 @@ static void a_stuck_session_ends_with_its_client(void **state)
 static void a_session_is_confined(void **state)
 {
     proxy_t *p = *state;
-    int64_t codes[2];
+    int64_t codes[3];
     gb_link_t *link = dial(&p->tcp, 1);
     assert_int_equal(gb_link_send(link, "x", 1), GB_OK);
     assert_int_equal(gb_link_recv(link, codes, sizeof codes, in_seconds(10)), GB_OK);
     assert_int_equal(codes[0], EPERM);
     assert_int_equal(codes[1], EPERM);
+    assert_int_equal(codes[2], 0);
     ask_facts(link); /* and it works all the same */
     gb_link_close(link);
     wait_sessions(p, 0, 5);
@@ -409,6 +411,102 @@ static void the_session_limit_holds(void **state)
     wait_sessions(p, 0, 5);
 }
 
+typedef struct {
+    int64_t status;
+    char text[8], data[PX_LOCKER_DATA];
+} found_t;
+
+static found_t ask_locker(gb_link_t *link, char what, unsigned char token)
+{
+    px_token_t full = {{token}};
+    found_t found;
+    assert_int_equal(gb_link_send(link, &what, 1), GB_OK);
+    assert_int_equal(gb_link_send(link, &full, sizeof full), GB_OK);
+    assert_int_equal(gb_link_recv(link, &found, sizeof found, in_seconds(10)), GB_OK);
+    return found;
+}
+
+/* What one session leaves, others of its tenant find, as long as it is there. */
+static void sessions_leave_things_for_each_other(void **state)
+{
+    proxy_t *p = *state;
+    gb_link_t *link[3];
+    px_grant_t other = {.lease = 7200, .key = KEY};
+    assert_int_equal(px_grants_add(p->grants, &other), GB_OK);
+    link[0] = dial(&p->local, 10);
+    link[1] = dial(&p->tcp, 11);
+    assert_int_equal(dial_as(&p->local, 7200, &KEY, 12, &link[2]), GB_OK);
+    assert_int_equal(ask_locker(link[1], 'g', 1).status, GB_ERR_NOT_FOUND);
+    assert_int_equal(ask_locker(link[0], 'p', 1).status, GB_OK);
+    assert_int_equal(ask_locker(link[0], 'p', 2).status, GB_OK);
+    assert_int_equal(ask_locker(link[1], 'p', 2).status, GB_ERR_EXISTS);
+    for (int i = 0; i < 2; i++) { /* any number of times, and itself too */
+        found_t found = ask_locker(link[i], 'g', 1);
+        assert_int_equal(found.status, GB_OK);
+        assert_string_equal(found.text, "a file");
+        assert_string_equal(found.data, "beside it");
+    }
+    assert_int_equal(ask_locker(link[2], 'g', 1).status, GB_ERR_NOT_FOUND); /* a stranger */
+    assert_int_equal(ask_locker(link[2], 't', 1).status, GB_ERR_NOT_FOUND);
+    assert_int_equal(ask_locker(link[1], 't', 1).status, GB_ERR_NOT_FOUND); /* not its own */
+    assert_int_equal(ask_locker(link[0], 't', 1).status, GB_OK);
+    assert_int_equal(ask_locker(link[0], 't', 1).status, GB_ERR_NOT_FOUND);
+    assert_int_equal(ask_locker(link[1], 'g', 1).status, GB_ERR_NOT_FOUND);
+    assert_int_equal(ask_locker(link[1], 'g', 2).status, GB_OK);
+    gb_link_close(link[0]);
+    wait_sessions(p, 2, 5);
+    assert_int_equal(ask_locker(link[1], 'g', 2).status, GB_ERR_NOT_FOUND);
+    gb_link_close(link[1]);
+    gb_link_close(link[2]);
+    wait_sessions(p, 0, 5);
+    assert_int_equal(px_grants_revoke(p->grants, 7200), GB_OK);
+}
+
+/* Tenants that are known by name share among all their leases, and with nobody else. */
+static void tenants_share_by_name(void **state)
+{
+    proxy_t *p = *state;
+    static const char *const tenants[] = {"anna", "anna", "bert"};
+    gb_link_t *link[3];
+    for (int i = 0; i < 3; i++) {
+        px_grant_t grant = {.lease = 7300 + (uint64_t)i, .key = KEY};
+        snprintf(grant.tenant, sizeof grant.tenant, "%s", tenants[i]);
+        assert_int_equal(px_grants_add(p->grants, &grant), GB_OK);
+        assert_int_equal(dial_as(&p->local, grant.lease, &KEY, 1, &link[i]), GB_OK);
+    }
+    assert_int_equal(ask_locker(link[0], 'p', 9).status, GB_OK);
+    assert_int_equal(ask_locker(link[1], 'g', 9).status, GB_OK);
+    assert_int_equal(ask_locker(link[2], 'g', 9).status, GB_ERR_NOT_FOUND);
+    for (int i = 0; i < 3; i++)
+        gb_link_close(link[i]);
+    wait_sessions(p, 0, 5);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(px_grants_revoke(p->grants, 7300 + (uint64_t)i), GB_OK);
+}
+
+/* Nobody fills the daemon up. */
+static void lockers_are_bounded(void **state)
+{
+    proxy_t *p = *state;
+    gb_link_t *link = dial(&p->local, 1);
+    for (int i = 0; i < PX_LOCKER_ITEMS; i++) {
+        px_token_t token = {{1, (uint8_t)i, (uint8_t)(i >> 8)}};
+        found_t found;
+        assert_int_equal(gb_link_send(link, "p", 1), GB_OK);
+        assert_int_equal(gb_link_send(link, &token, sizeof token), GB_OK);
+        assert_int_equal(gb_link_recv(link, &found, sizeof found, in_seconds(10)), GB_OK);
+        if (found.status != GB_OK) /* a small limit of descriptors came first */
+            break;
+    }
+    assert_int_not_equal(ask_locker(link, 'p', 77).status, GB_OK);
+    gb_link_close(link);
+    wait_sessions(p, 0, 5);
+    link = dial(&p->local, 1);
+    assert_int_equal(ask_locker(link, 'p', 77).status, GB_OK);
+    gb_link_close(link);
+    wait_sessions(p, 0, 5);
+}
+
 /* Where the session of that lease caches kernels. */
 static void ask_cache(const proxy_t *p, uint64_t lease, char out[256])
 {
@@ -552,6 +650,9 @@ int main(void)
         cmocka_unit_test(garbage_and_slow_clients),
         cmocka_unit_test(a_recorded_preamble_is_worth_nothing),
         cmocka_unit_test(the_session_limit_holds),
+        cmocka_unit_test(sessions_leave_things_for_each_other),
+        cmocka_unit_test(tenants_share_by_name),
+        cmocka_unit_test(lockers_are_bounded),
         cmocka_unit_test(every_tenant_has_a_cache_of_its_own),
         cmocka_unit_test(caches_of_tenants_are_bounded),
         cmocka_unit_test(sessions_end_with_the_daemon),

@@ -2,7 +2,9 @@
  * exist, sizes that overflow or reach beyond an allocation. */
 #include "error_rows.h"
 
+#include <fcntl.h>
 #include <limits.h>
+#include <unistd.h>
 
 enum { BYTES = 4096 };
 
@@ -552,12 +554,106 @@ static void of_virtual_memory(void **state)
     CHECK(rows);
 }
 
+/* Handles that processes give each other. */
+static void of_several_processes(void **state)
+{
+    const CUmemAllocationHandleType fds = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CUipcMemHandle memory = {0};
+    CUipcEventHandle event = {0};
+    CUmemPoolPtrExportData pointer = {0};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemGenericAllocationHandle physical, files, imported;
+    CUmemoryPool pool, files_pool, other;
+    CUdeviceptr at, pooled, managed, opened;
+    CUevent plain, shared, made;
+    int fd, not_one = open("/dev/null", O_RDONLY);
+    (void)state;
+    OK(cu->cuMemAlloc_v2(&at, BYTES));
+    OK(cu->cuMemAllocAsync(&pooled, BYTES, NULL));
+    OK(cu->cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL));
+    OK(cu->cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    OK(cu->cuEventCreate(&shared, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    OK(cu->cuMemCreate(&physical, 2 << 20, &prop, 0));
+    prop.requestedHandleTypes = fds;
+    OK(cu->cuMemCreate(&files, 2 << 20, &prop, 0));
+    OK(cu->cuMemPoolCreate(&pool, &props));
+    props.handleTypes = fds;
+    OK(cu->cuMemPoolCreate(&files_pool, &props));
+    props.handleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    const error_row_t rows[] = {
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(NULL, at)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&memory, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&memory, pooled)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&memory, managed)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(NULL, memory, 1)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&opened, memory, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&opened, memory, 2)),
+        ROW(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle_v2(&opened, memory, 1)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(at)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcGetEventHandle(NULL, shared)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcGetEventHandle(&event, plain)),
+        ROW(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&event, NULL)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuIpcOpenEventHandle(NULL, event)),
+        ROW(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenEventHandle(&made, event)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&made, CU_EVENT_INTERPROCESS)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle(&fd, physical, fds, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle(NULL, files, fds, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle(&fd, files, fds, 1)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle(&fd, files, 0, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle(&fd, 0, fds, 0)),
+        ROW(CUDA_ERROR_NOT_SUPPORTED,
+            cuMemExportToShareableHandle(&fd, files, CU_MEM_HANDLE_TYPE_FABRIC, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemImportFromShareableHandle(NULL, NULL, fds)),
+        ROW(CUDA_ERROR_INVALID_VALUE,
+            cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)not_one, fds)),
+        ROW(CUDA_ERROR_INVALID_VALUE,
+            cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)-1, fds)),
+        ROW(CUDA_ERROR_NOT_SUPPORTED,
+            cuMemImportFromShareableHandle(&imported, NULL, CU_MEM_HANDLE_TYPE_WIN32)),
+        ROW(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&other, &props)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&fd, pool, fds, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(NULL, files_pool, fds, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&fd, files_pool, fds, 1)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&fd, files_pool, 0, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&fd, NULL, fds, 0)),
+        ROW(CUDA_ERROR_NOT_SUPPORTED,
+            cuMemPoolExportToShareableHandle(&fd, files_pool, CU_MEM_HANDLE_TYPE_WIN32, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE,
+            cuMemPoolImportFromShareableHandle(NULL, (void *)(intptr_t)not_one, fds, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE,
+            cuMemPoolImportFromShareableHandle(&other, (void *)(intptr_t)not_one, fds, 0)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(NULL, pooled)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&pointer, pooled)), /* not shared */
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&pointer, at)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(NULL, files_pool, &pointer)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&opened, files_pool, NULL)),
+        ROW(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&opened, files_pool, &pointer)),
+    };
+    CHECK(rows);
+    close(not_one);
+    OK(cu->cuMemPoolDestroy(pool));
+    OK(cu->cuMemPoolDestroy(files_pool));
+    OK(cu->cuMemRelease(physical));
+    OK(cu->cuMemRelease(files));
+    OK(cu->cuEventDestroy_v2(plain));
+    OK(cu->cuEventDestroy_v2(shared));
+    OK(cu->cuMemFree_v2(at));
+    OK(cu->cuMemFree_v2(pooled));
+    OK(cu->cuMemFree_v2(managed));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_devices), IN_CONTEXT(of_contexts), IN_CONTEXT(of_memory),
-        IN_CONTEXT(of_copies),        IN_CONTEXT(of_boxes),    IN_CONTEXT(of_arrays),
-        IN_CONTEXT(of_streams),       IN_CONTEXT(of_pointers), IN_CONTEXT(of_virtual_memory),
+        cmocka_unit_test(of_devices),  IN_CONTEXT(of_contexts),
+        IN_CONTEXT(of_memory),         IN_CONTEXT(of_copies),
+        IN_CONTEXT(of_boxes),          IN_CONTEXT(of_arrays),
+        IN_CONTEXT(of_streams),        IN_CONTEXT(of_pointers),
+        IN_CONTEXT(of_virtual_memory), IN_CONTEXT(of_several_processes),
     };
     setenv("GABLE_LOG", "error", 1);
     return cmocka_run_group_tests(tests, device_setup, NULL);

@@ -166,6 +166,62 @@ static void owners(void **state)
     assert_int_equal(px_heap_give(heap, b), 0);
 }
 
+static px_token_t gone[4];
+static int gone_count;
+
+static void note_gone(void *arg, const px_token_t *token)
+{
+    assert_ptr_equal(arg, &gone_count);
+    gone[gone_count++] = *token;
+}
+
+/* What other sessions have been told of is taken back when it is freed, not before and once. */
+static void shared_pieces(void **state)
+{
+    (void)state;
+    uint64_t small, neighbour, large;
+    px_heap_mapping_t a, b, c;
+    px_token_t one = {{1}}, two = {{2}};
+    make(WINDOW, 0);
+    gone_count = 0;
+    px_heap_on_gone(heap, note_gone, &gone_count);
+    assert_int_equal(px_heap_take(heap, 1000, 1, &small), 0);
+    assert_int_equal(px_heap_take(heap, 1000, 1, &neighbour), 0);
+    assert_int_equal(px_heap_take(heap, 3 * MIB, 7, &large), 0);
+    assert_true(px_heap_mapping(heap, small, &a));
+    assert_true(px_heap_mapping(heap, neighbour, &b));
+    assert_true(px_heap_mapping(heap, large, &c));
+    assert_int_equal(a.base, b.base); /* they lie in one mapping */
+    assert_int_equal(a.memory, b.memory);
+    assert_int_equal(a.size, 4 * MIB);
+    assert_int_equal(c.base, large);
+    assert_int_equal(c.size, 4 * MIB);
+    assert_int_equal(a.shared, 0);
+    assert_false(px_heap_mapping(heap, small + 512, &a)); /* not the beginning of one */
+    assert_true(px_heap_note_shared(heap, small, &one));
+    assert_false(px_heap_note_shared(heap, small, &two));
+    assert_true(px_heap_mapping(heap, small, &a));
+    assert_int_equal(a.shared, 1);
+    assert_memory_equal(&a.token, &one, sizeof(one));
+    assert_true(px_heap_mapping(heap, neighbour, &b));
+    assert_int_equal(b.shared, 0);
+    assert_true(px_heap_note_shared(heap, large, &two));
+    assert_int_equal(px_heap_give(heap, neighbour), 0);
+    assert_int_equal(gone_count, 0);
+    assert_int_equal(px_heap_give(heap, small), 0);
+    assert_int_equal(gone_count, 1);
+    assert_memory_equal(&gone[0], &one, sizeof(one));
+    assert_false(px_heap_mapping(heap, small, &a));
+    assert_false(px_heap_note_shared(heap, small, &one));
+    px_heap_give_all(heap, 7);
+    assert_int_equal(gone_count, 2);
+    assert_memory_equal(&gone[1], &two, sizeof(two));
+    px_heap_passed(heap, px_heap_mark(heap));
+    assert_int_equal(px_heap_take(heap, 3 * MIB, 7, &large), 0);
+    assert_true(px_heap_mapping(heap, large, &c));
+    assert_int_equal(c.shared, 0); /* the mapping is used again, by another piece */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +230,7 @@ int main(void)
         cmocka_unit_test_teardown(out_of_memory, end),
         cmocka_unit_test_teardown(quota, end),
         cmocka_unit_test_teardown(owners, end),
+        cmocka_unit_test_teardown(shared_pieces, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

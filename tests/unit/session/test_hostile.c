@@ -237,12 +237,12 @@ static void wrong_mappings(void **state)
     begin();
     expect_error(GB_OP_cuMemAddressReserve, (uint64_t[]){0, GRAIN}, 2);
     expect_error(GB_OP_cuMemAddressReserve, (uint64_t[]){SPACE, UINT64_MAX - SPACE + 1}, 2);
-    expect_error(GB_OP_cuMemCreate, (uint64_t[]){MEMORY, 1ull << 60, 0}, 3);
-    expect_error(GB_OP_cuMemCreate, (uint64_t[]){MEMORY, GRAIN, 9}, 3);
-    expect_error(GB_OP_cuMemCreate, (uint64_t[]){STREAM, GRAIN, 0}, 3); /* the number is taken */
+    expect_error(GB_OP_cuMemCreate, (uint64_t[]){MEMORY, 1ull << 60, 0, 0}, 4);
+    expect_error(GB_OP_cuMemCreate, (uint64_t[]){MEMORY, GRAIN, 9, 0}, 4);
+    expect_error(GB_OP_cuMemCreate, (uint64_t[]){STREAM, GRAIN, 0, 0}, 4); /* the number is taken */
     SEND(GB_OP_cuMemAddressReserve, SPACE, 4 * GRAIN);
     assert_int_equal(answer(), CUDA_SUCCESS);
-    SEND(GB_OP_cuMemCreate, MEMORY, 2 * GRAIN, 0);
+    SEND(GB_OP_cuMemCreate, MEMORY, 2 * GRAIN, 0, 0);
     assert_int_equal(answer(), CUDA_SUCCESS);
     expect_error(GB_OP_cuMemMap, (uint64_t[]){WINDOW, 2 * GRAIN, MEMORY}, 3);
     expect_error(GB_OP_cuMemMap, (uint64_t[]){SPACE + 3 * GRAIN, 2 * GRAIN, MEMORY}, 3);
@@ -255,6 +255,14 @@ static void wrong_mappings(void **state)
     expect_error(GB_OP_cuMemSetAccess, (uint64_t[]){SPACE, 2 * GRAIN, UINT64_MAX, 0, 3}, 5);
     expect_error(GB_OP_cuMemSetAccess, (uint64_t[]){SPACE, 2 * GRAIN, 1, 77, 3}, 5);
     expect_error(GB_OP_cuMemSetAccess, (uint64_t[]){SPACE, 4 * GRAIN, 1, 0, 3}, 5);
+    /* Here is nobody to keep what is shared, and nothing of the kind. */
+    expect_error(GB_OP_cuMemExportToShareableHandle, (uint64_t[]){MEMORY}, 1);
+    expect_error(GB_OP_cuMemExportToShareableHandle, (uint64_t[]){STREAM}, 1);
+    expect_error(GB_OP_cuMemImportFromShareableHandle, (uint64_t[]){MEMORY + 1, 0, 1, 2}, 4);
+    expect_error(GB_OP_cuIpcGetMemHandle, (uint64_t[]){SPACE, 0}, 2);
+    expect_error(GB_OP_cuIpcGetMemHandle, (uint64_t[]){WINDOW, UINT64_MAX}, 2);
+    expect_error(GB_OP_cuIpcGetEventHandle, (uint64_t[]){STREAM}, 1);
+    expect_error(GB_OP_cuIpcOpenEventHandle, (uint64_t[]){MEMORY + 1, 1, 2}, 3);
     end(); /* what is mapped goes with the session */
 }
 
@@ -342,6 +350,11 @@ static const uint16_t operations[] = {
     GB_OP_cuMemMap,
     GB_OP_cuMemUnmap,
     GB_OP_cuMemSetAccess,
+    GB_OP_cuMemExportToShareableHandle,
+    GB_OP_cuMemImportFromShareableHandle,
+    GB_OP_cuIpcGetMemHandle,
+    GB_OP_cuIpcGetEventHandle,
+    GB_OP_cuIpcOpenEventHandle,
     GB_OP_cuLinkCreate_v2,
     GB_OP_cuLinkAddData_v2,
     GB_OP_cuLinkComplete,
