@@ -168,7 +168,9 @@ static void end_of_client(const watched_t *w)
 static void check_silence(const watched_t *w)
 {
     gb_link_t *link = gb_durable_link(w->stream);
-    if (gb_now_ns() - gb_link_heard(link) < w->timeout_ms * 1000000ull || gb_link_has_input(link))
+    uint64_t heard = gb_link_heard(link),
+             now = gb_now_ns(); /* in this order: it may be heard now */
+    if (now - heard < w->timeout_ms * 1000000ull || gb_link_has_input(link))
         return;
     gb_log(GB_LOG_WARN, "the client has been silent for %u ms: the session ends", w->timeout_ms);
     _exit(0);

@@ -254,7 +254,7 @@ typedef struct {
 
 static void look_at(px_peer_t *p, seen_t *seen, uint64_t now)
 {
-    uint64_t timeout = p->peers->timeout_ms * 1000000ull;
+    uint64_t timeout = p->peers->timeout_ms * 1000000ull, heard = atomic_load(&p->heard);
     int waits = gb_durable_keeps(p->stream) && p->endpoint.name[0] == 0;
     struct pollfd end = {gb_durable_fd(p->stream), POLLRDHUP, 0};
     if (seen->peer != p)
@@ -265,7 +265,7 @@ static void look_at(px_peer_t *p, seen_t *seen, uint64_t now)
         seen->ended = now;
     if (seen->ended && now - seen->ended > GRACE_MS * 1000000ull)
         px_peer_lose(p, "its connection has ended");
-    else if (!atomic_load(&p->busy) && now - atomic_load(&p->heard) > timeout)
+    else if (!atomic_load(&p->busy) && now > heard && now - heard > timeout)
         px_peer_lose(p, "it has been silent for too long");
 }
 
