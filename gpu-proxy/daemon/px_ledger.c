@@ -17,10 +17,11 @@ px_account_answer_t px_ledger_decide(px_share_t *const *shares, size_t count, px
     if (at >= PX_DEVICES)
         return (px_account_answer_t){0, 0};
     for (size_t i = 0; i < count; i++) {
-        if (!shares[i] || shares[i] == mine)
+        if (!shares[i])
             continue;
-        all += shares[i]->held[at];
-        of_lease += shares[i]->lease == mine->lease ? shares[i]->held[at] : 0;
+        uint64_t taken = shares[i]->kept[at] + (shares[i] == mine ? 0 : shares[i]->held[at]);
+        all += taken;
+        of_lease += shares[i]->lease == mine->lease ? taken : 0;
     }
     uint64_t most = room(memory[at], all), most_of_lease = room(mine->quota, of_lease);
     most = most < most_of_lease ? most : most_of_lease;

@@ -12,6 +12,7 @@ typedef struct {
     uint64_t lease;
     uint64_t quota; /* bytes on each device, for all sessions of the lease; 0 = none */
     uint64_t held[PX_DEVICES];
+    uint64_t kept[PX_DEVICES]; /* what others have made, and it alone has now (px_kept.h) */
 } px_share_t;
 
 /* Decides on a wish of `mine`, one of `shares` (NULL: skipped). `memory` is what the device has for all, by ordinal; 0 = the

@@ -3,6 +3,7 @@
 #ifndef PX_LOCKERS_H
 #define PX_LOCKERS_H
 
+#include "gpu-proxy/daemon/px_kept.h"
 #include "gpu-proxy/session/px_locker.h"
 
 typedef struct px_lockers px_lockers_t;
@@ -10,7 +11,7 @@ typedef struct px_lockers px_lockers_t;
 /* Who asks. Two sessions belong together if their tenants have the same name, or if nobody is
  * authenticated and they have the same lease. */
 typedef struct {
-    uint64_t session, lease;
+    px_keeper_t session;
     const char *tenant; /* "" if nobody is authenticated */
 } px_lodger_t;
 
@@ -23,5 +24,8 @@ gb_status_t px_lockers_serve(px_lockers_t *lockers, int socket, const px_lodger_
 
 /* The session has ended: what it has left goes. */
 void px_lockers_leave(px_lockers_t *lockers, const px_lodger_t *who);
+
+/* For px_kept_count. */
+const px_kept_t *px_lockers_kept(const px_lockers_t *lockers);
 
 #endif

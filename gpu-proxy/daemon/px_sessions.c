@@ -80,7 +80,7 @@ static void log_end(const entry_t *e, int status)
 
 static px_lodger_t lodger(const entry_t *e)
 {
-    return (px_lodger_t){e->info.id, e->info.lease, e->tenant};
+    return (px_lodger_t){{e->info.id, e->info.lease}, e->tenant};
 }
 
 static void remove_at(px_sessions_t *s, size_t i)
@@ -243,11 +243,29 @@ static void read_reports(entry_t *e)
     e->control = -1;
 }
 
+static void add_kept(void *arg, const px_keeper_t *who, uint32_t ordinal, uint64_t bytes)
+{
+    px_sessions_t *s = arg;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->shares[i] && s->list[i].info.id == who->session &&
+            s->list[i].info.lease == who->lease)
+            s->shares[i]->kept[ordinal] += bytes;
+}
+
+static void count_kept(px_sessions_t *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->shares[i])
+            memset(s->shares[i]->kept, 0, sizeof s->shares[i]->kept);
+    px_kept_count(px_lockers_kept(s->lockers), add_kept, s);
+}
+
 static void read_wishes(px_sessions_t *s, entry_t *e)
 {
     px_account_wish_t wish;
     gb_status_t st;
     while ((st = px_account_receive(e->sockets.account, &wish)) == GB_OK) {
+        count_kept(s);
         px_account_answer_t answer =
             px_ledger_decide(s->shares, s->count, e->share, s->memory, &wish);
         px_account_reply(e->sockets.account, &answer);

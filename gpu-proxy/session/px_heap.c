@@ -20,6 +20,7 @@ enum {
 typedef struct segment {
     gb_range_t range;
     CUmemGenericAllocationHandle memory;
+    uint64_t number; /* the daemon's, once a piece of it was shared */
     struct segment *next_spare;
 } segment_t;
 
@@ -458,17 +459,19 @@ int px_heap_mapping(px_heap_t *heap, uint64_t address, px_heap_mapping_t *out)
     int found = piece && piece->range.start == address && segment;
     if (found)
         *out = (px_heap_mapping_t){segment->range.start, segment->range.size, segment->memory,
-                                   piece->token, piece->shared};
+                                   piece->token,         piece->shared,       segment->number};
     pthread_mutex_unlock(&heap->lock);
     return found;
 }
 
-int px_heap_note_shared(px_heap_t *heap, uint64_t address, const px_token_t *token)
+int px_heap_note_shared(px_heap_t *heap, uint64_t address, const px_token_t *token, uint64_t number)
 {
     pthread_mutex_lock(&heap->lock);
     piece_t *piece = (piece_t *)gb_ranges_find(&heap->pieces, address);
-    int fine = piece && piece->range.start == address && !piece->shared;
+    segment_t *segment = (segment_t *)gb_ranges_find(&heap->segments, address);
+    int fine = piece && piece->range.start == address && !piece->shared && segment;
     if (fine) {
+        segment->number = number;
         piece->token = *token;
         piece->shared = 1;
     }

@@ -52,13 +52,16 @@ typedef struct {
     CUmemGenericAllocationHandle memory;
     px_token_t token;
     int shared;
+    uint64_t number; /* of px_locker_memory_t; 0: no piece of it was shared yet */
 } px_heap_mapping_t;
 
 /* Of the piece that starts at `address`; 0 if none does. */
 int px_heap_mapping(px_heap_t *heap, uint64_t address, px_heap_mapping_t *out);
 
-/* The piece is shared from now on. 0 if it has gone meanwhile, or was shared already. */
-int px_heap_note_shared(px_heap_t *heap, uint64_t address, const px_token_t *token);
+/* The piece is shared from now on, and its mapping has the number. 0 if it has gone meanwhile, or was shared
+ * already. */
+int px_heap_note_shared(px_heap_t *heap, uint64_t address, const px_token_t *token,
+                        uint64_t number);
 
 /* `gone` is called with the token of every shared piece that is freed; with the heap's lock held. */
 void px_heap_on_gone(px_heap_t *heap, void (*gone)(void *arg, const px_token_t *token), void *arg);

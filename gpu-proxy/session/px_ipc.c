@@ -32,20 +32,21 @@ static CUresult result_of(gb_status_t st)
     }
 }
 
-static CUresult put(px_session_t *s, const void *data, int fd, px_token_t *token)
+static CUresult put(px_session_t *s, const void *data, int fd, px_locker_memory_t *memory,
+                    px_token_t *token)
 {
     if (getrandom(token, sizeof(*token), 0) != sizeof(*token))
         return CUDA_ERROR_OPERATING_SYSTEM;
     pthread_mutex_lock(&s->locker_lock);
-    gb_status_t st = px_locker_put(s->config->locker, token, data, fd);
+    gb_status_t st = px_locker_put(s->config->locker, token, data, fd, memory);
     pthread_mutex_unlock(&s->locker_lock);
     return result_of(st);
 }
 
-static CUresult get(px_session_t *s, const px_token_t *token, void *data, int *fd)
+static CUresult get(px_session_t *s, const px_token_t *token, void *data, int *fd, uint64_t *number)
 {
     pthread_mutex_lock(&s->locker_lock);
-    gb_status_t st = px_locker_get(s->config->locker, token, data, fd);
+    gb_status_t st = px_locker_get(s->config->locker, token, data, fd, number);
     pthread_mutex_unlock(&s->locker_lock);
     return result_of(st);
 }
@@ -59,23 +60,25 @@ void px_ipc_drop(px_session_t *s, const px_token_t *token)
 
 /* ---- memory ---- */
 
-CUresult px_ipc_leave(px_session_t *s, CUmemGenericAllocationHandle memory, px_token_t *token)
+CUresult px_ipc_leave(px_session_t *s, CUmemGenericAllocationHandle memory,
+                      px_locker_memory_t *what, px_token_t *token)
 {
     int fd = -1;
     CUresult result = s->cuda->cuMemExportToShareableHandle(
         &fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     if (result)
         return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_ERROR_NOT_SUPPORTED;
-    result = put(s, NULL, fd, token);
+    result = put(s, NULL, fd, what, token);
     close(fd);
     return result;
 }
 
-CUresult px_ipc_find(px_session_t *s, const px_token_t *token, CUmemGenericAllocationHandle *memory)
+CUresult px_ipc_find(px_session_t *s, const px_token_t *token, CUmemGenericAllocationHandle *memory,
+                     uint64_t *number)
 {
     uint8_t data[PX_LOCKER_DATA];
     int fd;
-    CUresult result = get(s, token, data, &fd);
+    CUresult result = get(s, token, data, &fd, number);
     if (result)
         return result;
     if (fd < 0)
@@ -83,7 +86,18 @@ CUresult px_ipc_find(px_session_t *s, const px_token_t *token, CUmemGenericAlloc
     result = s->cuda->cuMemImportFromShareableHandle(memory, (void *)(intptr_t)fd,
                                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     close(fd);
+    if (result)
+        px_ipc_release(s, *number);
     return result == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_INVALID_HANDLE : result;
+}
+
+void px_ipc_release(px_session_t *s, uint64_t number)
+{
+    if (!number)
+        return;
+    pthread_mutex_lock(&s->locker_lock);
+    (void)px_locker_release(s->config->locker, number);
+    pthread_mutex_unlock(&s->locker_lock);
 }
 
 /* u64 address of an allocation, u64 device -> u64 token[2], u64 base, u64 size of the mapping that it lies
@@ -97,10 +111,13 @@ CUresult px_do_cuIpcGetMemHandle(px_call_t *call)
     if (!heap || !px_heap_mapping(heap, call->args[0], &mapping))
         return CUDA_ERROR_INVALID_VALUE;
     if (!mapping.shared) {
-        CUresult result = px_ipc_leave(s, mapping.memory, &mapping.token);
+        px_locker_memory_t what = {.number = mapping.number,
+                                   .size = mapping.size,
+                                   .ordinal = (uint32_t)s->devices[call->args[1]].ordinal};
+        CUresult result = px_ipc_leave(s, mapping.memory, &what, &mapping.token);
         if (result)
             return result;
-        if (!px_heap_note_shared(heap, call->args[0], &mapping.token)) {
+        if (!px_heap_note_shared(heap, call->args[0], &mapping.token, what.number)) {
             px_ipc_drop(s, &mapping.token);
             /* Another lane was first, with this or with freeing it. */
             if (!px_heap_mapping(heap, call->args[0], &mapping) || !mapping.shared)
@@ -139,7 +156,7 @@ static CUresult leave_event(px_session_t *s, CUevent event, left_t *left)
     if (result)
         return result;
     *left = (left_t){.event = event};
-    return put(s, &handle, travel ? travel->descriptor(&handle) : -1, &left->token);
+    return put(s, &handle, travel ? travel->descriptor(&handle) : -1, NULL, &left->token);
 }
 
 /* u64 event -> u64 token[2] */
@@ -179,11 +196,13 @@ CUresult px_do_cuIpcOpenEventHandle(px_call_t *call)
     CUipcEventHandle handle;
     px_token_t token;
     CUevent event;
+    uint64_t number;
     int fd = -1;
     memcpy(&token, &call->args[1], sizeof(token));
-    CUresult result = get(s, &token, &handle, &fd);
+    CUresult result = get(s, &token, &handle, &fd, &number);
     if (result)
         return result;
+    px_ipc_release(s, number); /* if it is memory after all */
     if (travel && fd >= 0)
         travel->adopt(&handle, fd);
     result = s->cuda->cuIpcOpenEventHandle(&event, handle);

@@ -8,17 +8,20 @@
 
 struct px_session;
 
-/* Leaves physical memory with the daemon. CUDA_ERROR_NOT_SUPPORTED: the driver cannot export it, or there
- * is no daemon; CUDA_ERROR_OUT_OF_MEMORY: too much is left already. Thread-safe, as the others. */
+/* Leaves physical memory with the daemon, which sets what->number. CUDA_ERROR_NOT_SUPPORTED: the driver cannot
+ * export it, or there is no daemon; CUDA_ERROR_OUT_OF_MEMORY: too much is left already. Thread-safe, as the
+ * others. */
 CUresult px_ipc_leave(struct px_session *session, CUmemGenericAllocationHandle memory,
-                      px_token_t *token);
+                      px_locker_memory_t *what, px_token_t *token);
 
 /* Nobody else can find it any more. */
 void px_ipc_drop(struct px_session *session, const px_token_t *token);
 
-/* Physical memory that another session, or this one, has left. CUDA_ERROR_INVALID_HANDLE. */
+/* Physical memory that another session, or this one, has left; `number` is for px_ipc_release, once it is
+ * not used any more. CUDA_ERROR_INVALID_HANDLE. */
 CUresult px_ipc_find(struct px_session *session, const px_token_t *token,
-                     CUmemGenericAllocationHandle *memory);
+                     CUmemGenericAllocationHandle *memory, uint64_t *number);
+void px_ipc_release(struct px_session *session, uint64_t number);
 
 /* The event is about to be destroyed. */
 void px_ipc_event_gone(struct px_session *session, CUevent event);

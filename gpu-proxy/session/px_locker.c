@@ -54,16 +54,14 @@ static ssize_t receive_message(int socket, void *bytes, size_t size, int *fd, in
 
 /* ---- sessions ---- */
 
-static gb_status_t ask(int socket, px_locker_op_t op, const px_token_t *token, const void *data,
-                       int fd, px_locker_reply_t *reply, int *got)
+static gb_status_t ask(int socket, px_locker_request_t *request, int fd, px_locker_reply_t *reply,
+                       int *got)
 {
-    px_locker_request_t request = {.version = PX_LOCKER_VERSION, .op = op, .token = *token};
+    request->version = PX_LOCKER_VERSION;
     *got = -1;
     if (socket <= 0)
         return gb_fail(GB_ERR_UNSUPPORTED, "this session has no proxy");
-    if (data)
-        memcpy(request.data, data, sizeof request.data);
-    if (send_message(socket, &request, sizeof request, fd, 0) != (ssize_t)sizeof request ||
+    if (send_message(socket, request, sizeof *request, fd, 0) != (ssize_t)sizeof *request ||
         receive_message(socket, reply, sizeof *reply, got, 0) != (ssize_t)sizeof *reply ||
         reply->version != PX_LOCKER_VERSION) {
         if (*got >= 0)
@@ -73,33 +71,58 @@ static gb_status_t ask(int socket, px_locker_op_t op, const px_token_t *token, c
     return (gb_status_t)reply->status;
 }
 
-gb_status_t px_locker_put(int socket, const px_token_t *token, const void *data, int fd)
+/* The same for what brings no descriptor back. */
+static gb_status_t tell(int socket, px_locker_request_t *request, int fd, px_locker_reply_t *reply)
 {
-    px_locker_reply_t reply;
     int none;
-    gb_status_t st = ask(socket, PX_LOCKER_PUT, token, data, fd, &reply, &none);
+    gb_status_t st = ask(socket, request, fd, reply, &none);
     if (none >= 0)
         close(none);
     return st;
 }
 
-gb_status_t px_locker_get(int socket, const px_token_t *token, void *data, int *fd)
+gb_status_t px_locker_put(int socket, const px_token_t *token, const void *data, int fd,
+                          px_locker_memory_t *memory)
 {
+    px_locker_request_t request = {.op = PX_LOCKER_PUT, .token = *token};
+    px_locker_reply_t reply;
+    if (data)
+        memcpy(request.data, data, sizeof request.data);
+    if (memory)
+        request.memory = *memory;
+    gb_status_t st = tell(socket, &request, fd, &reply);
+    if (st == GB_OK && memory)
+        memory->number = reply.number;
+    return st;
+}
+
+gb_status_t px_locker_get(int socket, const px_token_t *token, void *data, int *fd,
+                          uint64_t *memory)
+{
+    px_locker_request_t request = {.op = PX_LOCKER_GET, .token = *token};
     px_locker_reply_t reply;
     int got;
-    gb_status_t st = ask(socket, PX_LOCKER_GET, token, NULL, -1, &reply, &got);
+    gb_status_t st = ask(socket, &request, -1, &reply, &got);
     if (st == GB_OK) {
         memcpy(data, reply.data, sizeof reply.data);
         *fd = got;
+        *memory = reply.number;
     }
     return st;
 }
 
 gb_status_t px_locker_drop(int socket, const px_token_t *token)
 {
+    px_locker_request_t request = {.op = PX_LOCKER_DROP, .token = *token};
     px_locker_reply_t reply;
-    int none;
-    return ask(socket, PX_LOCKER_DROP, token, NULL, -1, &reply, &none);
+    return tell(socket, &request, -1, &reply);
+}
+
+gb_status_t px_locker_release(int socket, uint64_t memory)
+{
+    px_locker_request_t request = {.op = PX_LOCKER_RELEASE, .memory = {.number = memory}};
+    px_locker_reply_t reply;
+    return tell(socket, &request, -1, &reply);
 }
 
 /* ---- the daemon ---- */
@@ -126,10 +149,9 @@ gb_status_t px_locker_receive(int socket, px_locker_request_t *request, int *fd)
     return GB_OK;
 }
 
-void px_locker_answer(int socket, gb_status_t status, const void *data, int fd)
+void px_locker_answer(int socket, const px_locker_reply_t *reply, int fd)
 {
-    px_locker_reply_t reply = {.version = PX_LOCKER_VERSION, .status = (uint32_t)status};
-    if (data)
-        memcpy(reply.data, data, sizeof reply.data);
-    (void)send_message(socket, &reply, sizeof reply, fd, MSG_DONTWAIT); /* it waits in vain then */
+    px_locker_reply_t copy = *reply;
+    copy.version = PX_LOCKER_VERSION;
+    (void)send_message(socket, &copy, sizeof copy, fd, MSG_DONTWAIT); /* it waits in vain then */
 }

@@ -17,9 +17,10 @@ struct px_physical {
     CUmemGenericAllocationHandle handle;
     uint64_t size;
     int device;
-    unsigned uses; /* its handle and its mappings */
-    int imported;  /* it counts against the quota of who has made it */
-    int shared;    /* other sessions find it under the token */
+    unsigned uses;   /* its handle and its mappings */
+    int imported;    /* it counts against the quota of who has made it, while that is there */
+    uint64_t number; /* of px_locker_memory_t */
+    int shared;      /* other sessions find it under the token */
     px_token_t token;
 };
 
@@ -52,7 +53,9 @@ static void put_physical(px_session_t *s, px_physical_t *p)
         return;
     if (p->shared)
         px_ipc_drop(s, &p->token);
-    if (s->devices[p->device].heap && !p->imported)
+    if (p->imported)
+        px_ipc_release(s, p->number);
+    else if (s->devices[p->device].heap)
         px_heap_uncharge(s->devices[p->device].heap, p->size);
     free(p);
 }
@@ -230,7 +233,9 @@ CUresult px_do_cuMemExportToShareableHandle(px_call_t *call)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_SUCCESS;
     if (!p->shared) {
-        result = px_ipc_leave(call->session, p->handle, &p->token);
+        px_locker_memory_t what = {.size = p->size,
+                                   .ordinal = (uint32_t)call->session->devices[p->device].ordinal};
+        result = px_ipc_leave(call->session, p->handle, &what, &p->token);
         p->shared = !result;
     }
     memcpy(call->out, &p->token, sizeof(p->token));
@@ -258,7 +263,7 @@ CUresult px_do_cuMemImportFromShareableHandle(px_call_t *call)
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(&token, &call->args[2], sizeof(token));
-    CUresult result = px_ipc_find(call->session, &token, &p->handle);
+    CUresult result = px_ipc_find(call->session, &token, &p->handle, &p->number);
     if (result) {
         free(p);
         return result;
@@ -270,6 +275,8 @@ CUresult px_do_cuMemImportFromShareableHandle(px_call_t *call)
     result = p->device < 0 ? CUDA_ERROR_INVALID_DEVICE : enter_physical(call, call->args[0], p);
     if (p->device < 0)
         call->cuda->cuMemRelease(p->handle);
+    if (result)
+        px_ipc_release(call->session, p->number);
     call->out[0] = (uint64_t)p->device;
     call->outs = 1;
     if (result)

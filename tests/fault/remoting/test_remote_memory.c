@@ -1,7 +1,9 @@
 /* Device memory that is counted over all sessions of a device: two clients of one proxy share it, and what one held
  * is there for the other as soon as it is dead.
  * usage: test_remote_memory            the test
- *        test_remote_memory hold MIB   a client that holds so much until its standard input ends */
+ *        test_remote_memory hold MIB   a client that holds so much until its standard input ends
+ *        test_remote_memory keep FD    one that opens memory that another has made, and has it until then */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -39,15 +41,29 @@ static int open_device(void)
            cuda->cuCtxSetCurrent(context) == CUDA_SUCCESS;
 }
 
-static int hold(size_t mib)
+/* Tells whether it has got what it wanted, and has it until it is told to end. */
+static int serve(int got)
 {
-    CUdeviceptr at;
-    char byte = open_device() && cuda->cuMemAlloc_v2(&at, MIB(mib)) == CUDA_SUCCESS ? 'y' : 'n';
+    char byte = got ? 'y' : 'n';
     if (write(1, &byte, 1) != 1)
         return 1;
     while (read(0, &byte, 1) > 0)
         continue;
     return 0;
+}
+
+static int hold(size_t mib)
+{
+    CUdeviceptr at;
+    return serve(open_device() && cuda->cuMemAlloc_v2(&at, MIB(mib)) == CUDA_SUCCESS);
+}
+
+static int keep(intptr_t fd)
+{
+    CUmemGenericAllocationHandle memory;
+    return serve(open_device() && cuda->cuMemImportFromShareableHandle(
+                                      &memory, (void *)fd,
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == CUDA_SUCCESS);
 }
 
 typedef struct {
@@ -56,19 +72,19 @@ typedef struct {
 } holder_t;
 
 /* Another client; it has its memory (or was refused it: *got = 0) when this returns. */
-static holder_t start(const char *mib, int *got)
+static holder_t start_as(const char *what, const char *value, int *got)
 {
     int in[2], out[2];
     char byte = 0;
-    assert_int_equal(pipe(in), 0);
-    assert_int_equal(pipe(out), 0);
+    assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0) {
         dup2(in[0], 0);
         dup2(out[1], 1);
         close(in[1]);
         close(out[0]);
-        execl(program, program, "hold", mib, (char *)NULL);
+        execl(program, program, what, value, (char *)NULL);
         _exit(127);
     }
     close(in[0]);
@@ -77,6 +93,11 @@ static holder_t start(const char *mib, int *got)
     close(out[0]);
     *got = byte == 'y';
     return (holder_t){pid, in[1]};
+}
+
+static holder_t start(const char *mib, int *got)
+{
+    return start_as("hold", mib, got);
 }
 
 static void stop(const holder_t *holder)
@@ -150,16 +171,53 @@ static void killed_clients_leave_nothing(void **state)
     }
 }
 
+/* Memory that its maker has freed counts as long as another process has it. */
+static void shared_memory_outlives_its_maker(void **state)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle memory, more;
+    char number[16];
+    int fd, got;
+    (void)state;
+    assert_true(until_free(MIB(DEVICE)) < 1500);
+    OK(cuda->cuMemCreate(&memory, MIB(160), &prop, 0));
+    OK(cuda->cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                          0));
+    int inherited = fcntl(fd, F_DUPFD, 20);
+    close(fd);
+    snprintf(number, sizeof(number), "%d", inherited);
+    holder_t one = start_as("keep", number, &got);
+    assert_true(got);
+    holder_t two = start_as("keep", number, &got);
+    assert_true(got);
+    assert_true(left() >= MIB(DEVICE - 160 - SLACK)); /* it is the same memory */
+    for (int i = 0; i < 3; i++) {
+        FAILS(cuda->cuMemCreate(&more, MIB(DEVICE - 160 + 2), &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+        if (i == 0)
+            OK(cuda->cuMemRelease(memory));
+        if (i == 1)
+            stop(&one);
+    }
+    stop(&two);
+    assert_true(until_free(MIB(DEVICE)) < 1500);
+    close(inherited);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clients_share_a_device),
+        cmocka_unit_test(shared_memory_outlives_its_maker),
         cmocka_unit_test(killed_clients_leave_nothing),
     };
     proxy_t proxy;
     program = argv[0];
     if (argc == 3 && strcmp(argv[1], "hold") == 0)
         return hold((size_t)atoi(argv[2]));
+    if (argc == 3 && strcmp(argv[1], "keep") == 0)
+        return keep(atoi(argv[2]));
     setenv("GABLE_CPU_MEMORY", "256M", 1);
     proxy_start(&proxy, "cpu");
     setenv("GABLE_PROXIES", proxy.endpoint, 1);

@@ -27,14 +27,15 @@ static void locker(int socket, char letter, const px_token_t *token, gb_link_t *
         int64_t status;
         char text[8], data[PX_LOCKER_DATA];
     } answer = {0};
+    uint64_t number;
     int fd = -1;
     if (letter == 'p') {
         char data[PX_LOCKER_DATA] = "beside it";
         fd = memfd_create("test", MFD_CLOEXEC);
         if (write(fd, "a file", 6) == 6)
-            answer.status = px_locker_put(socket, token, data, fd);
+            answer.status = px_locker_put(socket, token, data, fd, NULL);
     } else if (letter == 'g') {
-        answer.status = px_locker_get(socket, token, answer.data, &fd);
+        answer.status = px_locker_get(socket, token, answer.data, &fd, &number);
         if (answer.status == GB_OK && pread(fd, answer.text, 6, 0) != 6)
             answer.status = GB_ERR_IO;
     } else {

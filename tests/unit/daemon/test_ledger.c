@@ -75,6 +75,27 @@ static void a_lease_is_for_its_sessions(void **state)
     assert_int_equal(want(&f, &f.three, 0, MIB(32)).granted, MIB(32));
 }
 
+/* What a session has of memory whose maker is gone takes room like its own, and is not given up with it. */
+static void kept_memory_counts(void **state)
+{
+    fixture_t f = fresh();
+    (void)state;
+    use(&f);
+    f.memory[0] = MIB(256);
+    f.one.quota = f.two.quota = MIB(64);
+    f.one.kept[0] = MIB(50);
+    px_account_answer_t a = want(&f, &f.one, 0, MIB(15));
+    assert_int_equal(a.granted, 0);
+    assert_int_equal(a.left, MIB(14));
+    assert_int_equal(want(&f, &f.two, 0, MIB(15)).granted, 0);
+    assert_int_equal(want(&f, &f.two, 0, MIB(10)).granted, MIB(10));
+    assert_int_equal(want(&f, &f.one, 0, 0).left, MIB(4));
+    assert_int_equal(want(&f, &f.three, 0, MIB(197)).granted, 0);
+    assert_int_equal(want(&f, &f.three, 0, MIB(196)).granted, MIB(196));
+    f.one.kept[0] = 0;
+    assert_int_equal(want(&f, &f.one, 0, MIB(50)).granted, MIB(50));
+}
+
 static void nonsense_gets_nothing(void **state)
 {
     fixture_t f = fresh();
@@ -92,6 +113,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_device_is_for_all),
         cmocka_unit_test(a_lease_is_for_its_sessions),
+        cmocka_unit_test(kept_memory_counts),
         cmocka_unit_test(nonsense_gets_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -198,21 +198,23 @@ static void shared_pieces(void **state)
     assert_int_equal(c.size, 4 * MIB);
     assert_int_equal(a.shared, 0);
     assert_false(px_heap_mapping(heap, small + 512, &a)); /* not the beginning of one */
-    assert_true(px_heap_note_shared(heap, small, &one));
-    assert_false(px_heap_note_shared(heap, small, &two));
+    assert_int_equal(a.number, 0);
+    assert_true(px_heap_note_shared(heap, small, &one, 5));
+    assert_false(px_heap_note_shared(heap, small, &two, 6));
     assert_true(px_heap_mapping(heap, small, &a));
     assert_int_equal(a.shared, 1);
     assert_memory_equal(&a.token, &one, sizeof(one));
     assert_true(px_heap_mapping(heap, neighbour, &b));
     assert_int_equal(b.shared, 0);
-    assert_true(px_heap_note_shared(heap, large, &two));
+    assert_int_equal(b.number, 5); /* of the mapping */
+    assert_true(px_heap_note_shared(heap, large, &two, 7));
     assert_int_equal(px_heap_give(heap, neighbour), 0);
     assert_int_equal(gone_count, 0);
     assert_int_equal(px_heap_give(heap, small), 0);
     assert_int_equal(gone_count, 1);
     assert_memory_equal(&gone[0], &one, sizeof(one));
     assert_false(px_heap_mapping(heap, small, &a));
-    assert_false(px_heap_note_shared(heap, small, &one));
+    assert_false(px_heap_note_shared(heap, small, &one, 5));
     px_heap_give_all(heap, 7);
     assert_int_equal(gone_count, 2);
     assert_memory_equal(&gone[1], &two, sizeof(two));
