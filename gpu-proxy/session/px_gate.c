@@ -80,6 +80,17 @@ CUresult px_gates_create(const gb_cuda_table_t *cuda, px_gates_t **out)
     return result;
 }
 
+void px_gates_forget(px_gates_t *g)
+{
+    if (!g)
+        return;
+    for (uint32_t i = 0; i < g->chunk_count; i++)
+        free(g->chunks[i]);
+    free(g->free);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
 void px_gates_destroy(px_gates_t *g)
 {
     if (!g)
@@ -90,13 +101,12 @@ void px_gates_destroy(px_gates_t *g)
         g->cuda->cuStreamDestroy_v2(g->waiters[i]);
     for (uint32_t i = 0; i < g->chunk_count; i++)
         drop_chunk(g, g->chunks[i]);
+    g->chunk_count = 0;
     if (g->hold)
         g->cuda->cuStreamDestroy_v2(g->hold);
     if (g->stream)
         g->cuda->cuStreamDestroy_v2(g->stream);
-    free(g->free);
-    pthread_mutex_destroy(&g->lock);
-    free(g);
+    px_gates_forget(g);
 }
 
 static CUdeviceptr address_of(const px_gates_t *g, uint32_t word)

@@ -24,6 +24,9 @@ CUresult px_gates_create(const gb_cuda_table_t *cuda, px_gates_t **out);
 /* Nothing waits any more; with the context current. NULL is allowed. */
 void px_gates_destroy(px_gates_t *gates);
 
+/* The same without the driver: what it has there ends with the context. */
+void px_gates_forget(px_gates_t *gates);
+
 /* Stops what is issued to `stream` from here on. */
 CUresult px_gate_close(px_gates_t *gates, CUstream stream, px_gate_t *out);
 /* Lets the stream go on, behind what px_gates_stream has to do; with the context current. Once. In a

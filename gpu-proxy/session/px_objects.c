@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu-proxy/session/px_gate.h"
 #include "gpu-proxy/session/px_ipc.h"
 #include "gpu-proxy/session/px_shared.h"
 
@@ -190,8 +191,10 @@ void px_session_free(px_session_t *s)
         px_heap_destroy(s->devices[i].heap);
     px_downs_free(s);
     px_staging_destroy(s->staging);
-    for (int i = 0; i < s->context_count; i++)
+    for (int i = 0; i < s->context_count; i++) {
+        px_gates_forget(s->contexts[i]->gates);
         free(s->contexts[i]);
+    }
     table_free(&s->objects);
     table_free(&s->functions);
     pthread_mutex_destroy(&s->send_lock);

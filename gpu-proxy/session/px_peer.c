@@ -14,10 +14,11 @@
 
 enum {
     OPEN_MS = 5000,  /* to dial, and to be introduced */
-    GRACE_MS = 1000, /* a cut link may come again */
+    GRACE_MS = 3000, /* a cut link may come again; no memory waits for it */
     LOOK_MS = 250,   /* how often links are looked at that nobody need dial again */
     CUT_TRIES = 3,   /* of connections that end in the middle of resuming */
-    END_MS = 200     /* for threads to end with the session */
+    END_MS = 200,    /* for threads to end with the session */
+    PORCH = 16,      /* connections that are being recognised at a time */
 };
 
 /* ---- making and ending ---- */
@@ -45,6 +46,16 @@ gb_status_t px_peers_create(uint32_t timeout_ms, px_peers_t **out)
     pthread_cond_init(&peers->room, NULL);
     *out = peers;
     return GB_OK;
+}
+
+void px_peers_free(px_peers_t *peers)
+{
+    pthread_mutex_destroy(&peers->lock);
+    pthread_cond_destroy(&peers->gone);
+    pthread_cond_destroy(&peers->ending);
+    pthread_cond_destroy(&peers->work);
+    pthread_cond_destroy(&peers->room);
+    free(peers);
 }
 
 gb_status_t px_peers_thread(px_peers_t *peers, void *(*run)(void *), void *arg)
@@ -263,7 +274,8 @@ static void look_at(px_peer_t *p, seen_t *seen, uint64_t now)
         seen->ended = 0;
     else if (!seen->ended)
         seen->ended = now;
-    if (seen->ended && now - seen->ended > GRACE_MS * 1000000ull)
+    uint64_t grace = timeout / 2 < GRACE_MS * 1000000ull ? timeout / 2 : GRACE_MS * 1000000ull;
+    if (seen->ended && now - seen->ended > grace)
         px_peer_lose(p, "its connection has ended");
     else if (!atomic_load(&p->busy) && now > heard && now - heard > timeout)
         px_peer_lose(p, "it has been silent for too long");
@@ -457,42 +469,48 @@ typedef struct {
     gb_key_t key;
 } offer_t;
 
-/* Only one comes; another one may still, if it was the wrong one. */
-static gb_status_t claim(px_peer_t *p)
+/* Only one comes. Who knows the secret is not kept out by others that are being asked for it: the first one
+ * that proves it is the one. */
+static gb_status_t claim(px_peer_t *p, px_peer_state_t state)
 {
     pthread_mutex_lock(&p->peers->lock);
-    int mine = p->state == PX_PEER_EXPECTED;
-    if (mine)
-        p->state = PX_PEER_OPENING;
+    int expected = p->state == PX_PEER_EXPECTED;
+    if (expected)
+        p->state = state;
     pthread_mutex_unlock(&p->peers->lock);
-    return mine ? GB_OK : gb_fail(GB_ERR_UNAUTHORISED, "nobody is expected from there");
-}
-
-static void unclaim(px_peer_t *p)
-{
-    pthread_mutex_lock(&p->peers->lock);
-    if (p->state == PX_PEER_OPENING)
-        p->state = PX_PEER_EXPECTED;
-    pthread_mutex_unlock(&p->peers->lock);
+    return expected ? GB_OK : gb_fail(GB_ERR_UNAUTHORISED, "nobody is expected from there");
 }
 
 static gb_status_t welcome(px_peer_t *p, gb_link_t *link, uint64_t deadline)
 {
     int keeps;
-    gb_status_t st = claim(p);
-    if (st == GB_OK) {
+    gb_status_t st = claim(p, PX_PEER_EXPECTED);
+    if (st == GB_OK)
         st = px_peer_recognise(link, &p->secret, deadline, &keeps);
-        if (st != GB_OK)
-            unclaim(p);
-    }
+    if (st == GB_OK)
+        st = claim(p, PX_PEER_OPENING);
     if (st != GB_OK) {
         gb_link_close(link);
         return st;
     }
-    st = start(p, link, keeps, 0);
+    st = px_peer_ready(link);
+    if (st == GB_OK)
+        st = start(p, link, keeps, 0);
+    else
+        gb_link_close(link);
     if (st != GB_OK)
         px_peer_lose(p, gb_why());
     return st;
+}
+
+/* Those that have not proved anything are few. */
+static int enter_porch(px_peers_t *peers, int by)
+{
+    pthread_mutex_lock(&peers->lock);
+    int room = by < 0 || peers->porch < PORCH;
+    peers->porch += room ? by : 0;
+    pthread_mutex_unlock(&peers->lock);
+    return room;
 }
 
 static void *accept_one(void *arg)
@@ -517,6 +535,7 @@ static void *accept_one(void *arg)
         px_peer_put(p);
     gb_wipe(o, sizeof(*o));
     free(o);
+    (void)enter_porch(peers, -1);
     px_peers_thread_end(peers);
     return NULL;
 }
@@ -524,13 +543,15 @@ static void *accept_one(void *arg)
 void px_peers_offer(px_peers_t *peers, int fd, const gb_preamble_t *facts, const gb_key_t *key)
 {
     offer_t *o = malloc(sizeof(*o));
-    gb_status_t st = GB_ERR_NO_MEMORY;
-    if (o) {
+    gb_status_t st = GB_ERR_LIMIT;
+    if (o && enter_porch(peers, 1)) {
         *o = (offer_t){peers, fd, *facts, *key};
         st = px_peers_thread(peers, accept_one, o);
+        if (st == GB_OK)
+            return;
+        (void)enter_porch(peers, -1);
     }
-    if (st == GB_OK)
-        return;
+    gb_log(GB_LOG_WARN, "a connection of another session is refused: too many are on their way");
     close(fd);
     if (o)
         gb_wipe(o, sizeof(*o));

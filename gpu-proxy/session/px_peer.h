@@ -34,7 +34,7 @@ typedef struct px_peer {
     uint32_t number; /* of the other session, at the client */
     uint32_t attempt;
     unsigned refs; /* under the lock of the peers, like all that follows but what is atomic */
-    px_peer_state_t state; /* only forward, but for an expected one that somebody else came for */
+    px_peer_state_t state; /* only forward */
     gb_key_t secret;
     gb_durable_t *stream; /* once it is up */
     pthread_mutex_t send_lock;
@@ -57,8 +57,8 @@ struct px_peers {
     px_peer_t *list[PX_WIRE_PEERS]; /* by number */
     int over, watched;
     pthread_cond_t ending;
-    pthread_cond_t gone; /* a thread has ended, or a transfer */
-    int threads;
+    pthread_cond_t gone;        /* a thread has ended, or a transfer */
+    int threads, porch;         /* porch: connections that are being recognised */
     px_transfer_t *transfers;   /* all that are under way */
     px_order_t *orders;         /* that have some */
     int waiting, idle, workers; /* orders without a worker, workers without an order, workers */
@@ -83,6 +83,8 @@ gb_status_t px_peer_introduce(gb_link_t *link, const gb_key_t *secret, int keeps
                               uint64_t deadline);
 gb_status_t px_peer_recognise(gb_link_t *link, const gb_key_t *secret, uint64_t deadline,
                               int *keeps);
+/* The end of it, for who was recognised. */
+gb_status_t px_peer_ready(gb_link_t *link);
 /* Receives all of it. The reader's. */
 gb_status_t px_peer_receive(px_peer_t *peer, void *buffer, size_t size);
 /* Receives bytes that nobody wants any more. The reader's. */

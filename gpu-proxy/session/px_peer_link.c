@@ -90,10 +90,13 @@ gb_status_t px_peer_recognise(gb_link_t *link, const gb_key_t *secret, uint64_t 
     if (st == GB_OK)
         st = check(secret, "dial", hello.nonce, answer.nonce, proof);
     if (st == GB_OK)
-        st = gb_link_send(link, READY, sizeof(READY));
-    if (st == GB_OK)
         *keeps = hello.keeps != 0;
     return st;
+}
+
+gb_status_t px_peer_ready(gb_link_t *link)
+{
+    return gb_link_send(link, READY, sizeof(READY));
 }
 
 /* ---- sending ---- */

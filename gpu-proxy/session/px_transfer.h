@@ -63,7 +63,7 @@ struct px_transfer {
     px_wire_side_t side;
     CUarray array;
     px_extent_t extent;
-    uint64_t total, moved; /* bytes; the receiver's reader counts */
+    uint64_t total, moved; /* bytes; counted by the receiver's reader, or the sender's worker */
     uint8_t *direct;       /* the memory itself, where this process reaches it */
     px_stage_t stage;
     px_band_t band; /* that the reader fills */

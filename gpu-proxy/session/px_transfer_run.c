@@ -191,6 +191,7 @@ static CUresult send_direct(px_transfer_t *t)
     CUresult result = CUDA_SUCCESS;
     for (uint64_t done = 0, n; done < t->total && !result; done += n) {
         n = t->total - done < PX_PEER_PIECE ? t->total - done : PX_PEER_PIECE;
+        t->moved += n;
         result = send_bytes(t, t->direct + done, n, 1);
         if (!result)
             result = result_of(t);
@@ -240,7 +241,8 @@ static void send(px_transfer_t *t)
     }
     fail(t, result);
     (void)px_peer_say(t->peer, PX_PEER_END, t->token, result_of(t));
-    await_end(t, 0);
+    /* A link that is cut may have to send the memory itself once more. */
+    await_end(t, !t->direct || t->moved == 0);
 }
 
 /* ---- receiving ---- */

@@ -313,6 +313,51 @@ static void strangers_are_refused(void **state)
     wait_sessions(p, 0, 5);
 }
 
+static gb_status_t come_as_peer(const gb_endpoint_t *to, gb_service_t service, const gb_key_t *key,
+                                uint64_t session, gb_link_t **out)
+{
+    gb_credential_t c = {.service = service,
+                         .lease = LEASE,
+                         .key = *key,
+                         .session = session,
+                         .connection = 5 << 16 | 2};
+    return gb_link_dial(to, &c, in_seconds(10), out);
+}
+
+/* Another session of the client dials with the key of the pair, which opens nothing else. */
+static void sessions_dial_each_other(void **state)
+{
+    proxy_t *p = *state;
+    const gb_endpoint_t *ways[2] = {&p->local, &p->tcp};
+    gb_key_t key, foreign;
+    gb_link_t *link = NULL, *honest = dial(&p->tcp, 1);
+    ask_facts(honest);
+    assert_int_equal(gb_peer_key(&KEY, LEASE, 1, 5 << 16, &key), GB_OK);
+    assert_int_equal(gb_peer_key(&KEY, LEASE, 1, 6 << 16, &foreign), GB_OK);
+    for (int i = 0; i < 2; i++) {
+        uint32_t connection = 0;
+        assert_int_equal(come_as_peer(ways[i], GB_SERVICE_PEER, &key, 1, &link), GB_OK);
+        assert_int_equal(gb_link_recv(link, &connection, sizeof connection, in_seconds(5)), GB_OK);
+        assert_int_equal(connection, 5 << 16 | 2);
+        assert_int_equal(gb_link_is_encrypted(link), i);
+        gb_link_close(link);
+        assert_int_equal(come_as_peer(ways[i], GB_SERVICE_PEER, &KEY, 1, &link),
+                         GB_ERR_UNAUTHORISED);
+        assert_int_equal(come_as_peer(ways[i], GB_SERVICE_PEER, &foreign, 1, &link),
+                         GB_ERR_UNAUTHORISED);
+        assert_int_equal(come_as_peer(ways[i], GB_SERVICE_SESSION, &key, 1, &link),
+                         GB_ERR_UNAUTHORISED);
+        assert_int_equal(come_as_peer(ways[i], GB_SERVICE_PEER, &key, 2, &link),
+                         GB_ERR_UNAUTHORISED);
+    }
+    assert_int_equal(gb_peer_key(&KEY, LEASE, 2, 5 << 16, &key), GB_OK);
+    assert_int_equal(come_as_peer(&p->tcp, GB_SERVICE_PEER, &key, 2, &link), GB_ERR_NOT_FOUND);
+    assert_int_equal(session_count(p), 1);
+    ask_facts(honest);
+    gb_link_close(honest);
+    wait_sessions(p, 0, 5);
+}
+
 /* Reads until the proxy closes; returns the seconds it took. */
 static double wait_closed(int fd)
 {
@@ -647,6 +692,7 @@ int main(void)
         cmocka_unit_test(a_crash_ends_that_session_only),
         cmocka_unit_test(revocation_and_expiry_end_sessions),
         cmocka_unit_test(strangers_are_refused),
+        cmocka_unit_test(sessions_dial_each_other),
         cmocka_unit_test(garbage_and_slow_clients),
         cmocka_unit_test(a_recorded_preamble_is_worth_nothing),
         cmocka_unit_test(the_session_limit_holds),
