@@ -16,7 +16,8 @@
  *   open64        ms until 64 programs that begin at once have their context on one proxy
  *   lenet5_step*  ms of a training step (mode single, batch 128) at 0.1, 1 and 10 ms emulated round
  *                 trip; floor: in process
- *   p2p           GB/s of 64 MiB from one proxy's device to another's; floor: the stream
+ *   p2p           GB/s of 64 MiB from one proxy's device to another's, `split`: on the other core; floor: the
+ *                 stream
  *
  * Floors run on a bare socket of the same kind, in the same round, polling before they block where the
  * ends have two cores. ratio: value / floor, for GB/s floor / value: more is worse. Medians of
@@ -153,6 +154,7 @@ static int run_parts(rows_t o)
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         site_t site;
         gb_status_t status = GB_OK;
+        int cpus[SITE_PROXIES];
         int anywhere = (parts[i].how & ANYWHERE) != 0;
         int device = parts[i].driver && strcmp(parts[i].driver, "cpu") == 0;
         if ((*o.only && !strstr(parts[i].names, o.only)) ||
@@ -160,9 +162,11 @@ static int run_parts(rows_t o)
             continue;
         o.here = anywhere ? -1 : 0;
         o.there = anywhere ? -1 : split;
+        for (int k = 0; k < SITE_PROXIES; k++) /* two talk to each other: each has a core */
+            cpus[k] = k + 1 < parts[i].proxies ? o.here : o.there;
         if (parts[i].driver)
             status = site_start(&site, o.link, device ? o.driver : parts[i].driver,
-                                parts[i].proxies, parts[i].spare, o.there, o.here);
+                                parts[i].proxies, parts[i].spare, cpus, o.here);
         if (status)
             gb_complain("%s", gb_why());
         good &= status == GB_OK && run_part(&o, parts[i].driver ? &site : NULL, parts[i].run);

@@ -114,8 +114,8 @@ static gb_status_t measure_open(const rows_t *o, const char *what, int spare)
     site_t site;
     if (!rows_wanted(o, what))
         return GB_OK;
-    gb_status_t status =
-        site_start(&site, o->link, o->driver, SITE_PROXIES, spare, o->there, o->here);
+    const int cpus[SITE_PROXIES] = {o->there, o->there};
+    gb_status_t status = site_start(&site, o->link, o->driver, SITE_PROXIES, spare, cpus, o->here);
     if (status)
         return status;
     for (int i = -1; i < rounds && status == GB_OK; i++) {
@@ -144,7 +144,8 @@ static gb_status_t measure_many(const rows_t *o)
     site_t site;
     if (!rows_wanted(o, "open64"))
         return GB_OK;
-    gb_status_t status = site_start(&site, o->link, o->driver, 1, -1, o->there, o->here);
+    const int cpus[SITE_PROXIES] = {o->there};
+    gb_status_t status = site_start(&site, o->link, o->driver, 1, -1, cpus, o->here);
     if (status)
         return status;
     while (started < many && status == GB_OK) {

@@ -61,16 +61,17 @@ static gb_status_t start_one(site_t *site, int n, const char *driver, int spare)
 }
 
 gb_status_t site_start(site_t *site, raw_kind_t link, const char *driver, int count, int spare,
-                       int cpu, int here)
+                       const int cpus[SITE_PROXIES], int here)
 {
     *site = (site_t){.link = link, .count = count};
     snprintf(site->dir, sizeof(site->dir), "/tmp/remoting.XXXXXX");
     if (!mkdtemp(site->dir))
         return gb_fail(GB_ERR_IO, "no folder in /tmp: free some space");
     gb_status_t status = link == RAW_TLS ? write_key(site) : GB_OK;
-    raw_pin(cpu);
-    for (int i = 0; i < count && status == GB_OK; i++)
+    for (int i = 0; i < count && status == GB_OK; i++) {
+        raw_pin(cpus[i]);
         status = start_one(site, i, driver, spare);
+    }
     raw_pin(here);
     setenv("GABLE_PROXIES", site->proxies, 1);
     setenv("GABLE_LINK_SHM", link == RAW_UNIX ? "0" : "1", 1);

@@ -16,11 +16,11 @@ typedef struct {
     bench_process_t process[SITE_PROXIES];
 } site_t;
 
-/* Starts `count` proxies with `driver` on `cpu` (-1 = anywhere), each with `spare` sessions ready
+/* Starts `count` proxies with `driver`, each on its one of `cpus` (-1 = anywhere) and with `spare` sessions ready
  * (-1 = as by default), and sets this process's environment for them. The calling thread is pinned to
  * `here` afterwards. */
 gb_status_t site_start(site_t *site, raw_kind_t link, const char *driver, int count, int spare,
-                       int cpu, int here);
+                       const int cpus[SITE_PROXIES], int here);
 void site_stop(site_t *site);
 
 /* The process of the newest session of proxy `n`, 0 if there is none. */

@@ -355,6 +355,22 @@ static CUresult within(rc_call_t *call, const rc_box_t *box, uint64_t stream)
     return rc_post_bytes(call, GB_OP_cuMemcpy3DAsync_v2, &wire, sizeof(wire), NULL, 0);
 }
 
+/* Both sides are at one session, and the stream at another one. */
+static CUresult together(const rc_box_t *box, CUstream stream)
+{
+    rc_call_t from, to;
+    CUresult result = cuStreamSynchronize(stream);
+    if (!result)
+        result = begin_there(&from, &box->src);
+    if (!result)
+        result = begin_there(&to, &box->dst);
+    if (!result && from.context != to.context)
+        result = rc_ask(&from, GB_OP_cuCtxSynchronize, NULL, 0, NULL, 0);
+    if (!result)
+        result = within(&to, box, 0);
+    return result ? result : rc_ask(&to, GB_OP_cuCtxSynchronize, NULL, 0, NULL, 0);
+}
+
 /* One side is the host's and the other is not at the stream's session. */
 static CUresult elsewhere(const rc_box_t *box, CUstream stream)
 {
@@ -382,7 +398,9 @@ CUresult rc_box_copy(const rc_box_t *box, CUstream stream)
         return result;
     if (!dst && !src)
         return here(box, stream);
-    if (dst && src && (dst != src || dst != call.session))
+    if (dst && src && dst == src && dst != call.session)
+        return together(box, stream);
+    if (dst && src && dst != src)
         return rc_peer_copy(box, stream, &result) ? result : across(box, stream);
     if ((dst ? dst : src) != call.session)
         return elsewhere(box, stream);

@@ -91,14 +91,24 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
     return copy_3d_peer(pCopy, hStream);
 }
 
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
-{
-    return copy_3d_peer(pCopy, NULL);
-}
-
 static CUresult check_peer(CUcontext handle)
 {
     return rc_object_get(RC_CONTEXT, handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* Between two proxies it comes after all that both contexts were given before, and is done when it returns. */
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    const rc_object_t *dst = pCopy ? rc_object_get(RC_CONTEXT, pCopy->dstContext) : NULL;
+    const rc_object_t *src = pCopy ? rc_object_get(RC_CONTEXT, pCopy->srcContext) : NULL;
+    if (!dst || !src || dst->session == src->session)
+        return copy_3d_peer(pCopy, NULL);
+    CUresult result = cuCtxSynchronize_v2(pCopy->dstContext);
+    if (!result)
+        result = cuCtxSynchronize_v2(pCopy->srcContext);
+    if (!result)
+        result = copy_3d_peer(pCopy, NULL);
+    return result ? result : cuStreamSynchronize(NULL);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,

@@ -125,7 +125,8 @@ static int is_linked(pair_t *pair, rc_session_t *a, rc_session_t *b)
         if (st != GB_OK && is_wanted())
             st = try_link(pair, b, a);
         pair->state = st == GB_OK ? LINKED : APART;
-        if (st != GB_OK && !pair->said && !atomic_load(&a->lost) && !atomic_load(&b->lost)) {
+        int news = !pair->said && is_wanted() && !atomic_load(&a->lost) && !atomic_load(&b->lost);
+        if (st != GB_OK && news) {
             gb_log(GB_LOG_WARN, "copies between %s and %s go through this program: %s", a->where,
                    b->where, gb_why());
             pair->said = 1;
@@ -225,8 +226,7 @@ int rc_peer_copy(const rc_box_t *box, CUstream stream, CUresult *result)
         *result = RC_LOST;
     if (*result)
         return 1;
-    pair_t *pair =
-        from == to || (call.session != from && call.session != to) ? NULL : pair_of(from, to);
+    pair_t *pair = call.session == from || call.session == to ? pair_of(from, to) : NULL;
     if (!pair)
         return 0;
     pthread_mutex_lock(&pair->lock);

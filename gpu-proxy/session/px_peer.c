@@ -167,6 +167,25 @@ static px_peer_t *enter(px_call_t *call, const px_wire_pair_t *pair, px_peer_sta
     return p;
 }
 
+/* The clerks say goodbye, so that the other sessions do not take the end for a cut, and dial again. Not for long:
+ * a link may be full, or cut. */
+static void take_leave(px_peers_t *peers)
+{
+    struct timespec until = in_ms(END_MS);
+    int error = 0;
+    pthread_mutex_lock(&peers->lock);
+    for (int i = 0; i < PX_WIRE_PEERS; i++)
+        if (peers->list[i] && peers->list[i]->state == PX_PEER_UP) {
+            peers->list[i]->leaves = 1;
+            pthread_cond_signal(&peers->list[i]->wake);
+        }
+    for (int i = 0; i < PX_WIRE_PEERS && !error; i++)
+        while (peers->list[i] && peers->list[i]->state == PX_PEER_UP && peers->list[i]->leaves &&
+               !error)
+            error = pthread_cond_timedwait(&peers->gone, &peers->lock, &until);
+    pthread_mutex_unlock(&peers->lock);
+}
+
 int px_peers_end(px_peers_t *peers)
 {
     pthread_mutex_lock(&peers->lock);
@@ -175,6 +194,7 @@ int px_peers_end(px_peers_t *peers)
     pthread_cond_broadcast(&peers->work);
     pthread_cond_broadcast(&peers->room);
     pthread_mutex_unlock(&peers->lock);
+    take_leave(peers);
     for (uint32_t i = 0; i < PX_WIRE_PEERS; i++) {
         px_peer_t *p = px_peer_get(peers, i);
         if (p) {

@@ -42,6 +42,7 @@ typedef struct px_peer {
     pthread_cond_t wake;   /* of the clerk */
     _Atomic uint64_t heard, sent;
     atomic_int busy; /* the reader waits for the device, not for the peer */
+    int leaves;      /* the clerk is to say goodbye; 0 once it has */
     /* for dialling again; the connection's number counts on in `credential` */
     gb_endpoint_t endpoint;
     gb_credential_t credential;

@@ -251,6 +251,13 @@ static gb_status_t send_short(px_peer_t *p, uint16_t operation, const void *payl
 static gb_status_t write_due(px_peer_t *p)
 {
     uint64_t third = p->peers->timeout_ms * 1000000ull / 3;
+    pthread_mutex_lock(&p->peers->lock);
+    int leaves = p->leaves;
+    pthread_mutex_unlock(&p->peers->lock);
+    if (leaves) {
+        (void)send_short(p, GB_OP_GOODBYE, NULL, 0);
+        return GB_ERR_CLOSED;
+    }
     gb_status_t st = GB_OK;
     if (gb_durable_ack_due(p->stream)) {
         uint64_t received = gb_durable_received(p->stream);
@@ -271,7 +278,7 @@ static int await_due(px_peer_t *p)
     until.tv_sec += (time_t)(at / 1000000000u);
     until.tv_nsec = (long)(at % 1000000000u);
     pthread_mutex_lock(&p->peers->lock);
-    if (p->state == PX_PEER_UP && !gb_durable_ack_due(p->stream))
+    if (p->state == PX_PEER_UP && !p->leaves && !gb_durable_ack_due(p->stream))
         pthread_cond_timedwait(&p->wake, &p->peers->lock, &until);
     int up = p->state == PX_PEER_UP;
     pthread_mutex_unlock(&p->peers->lock);
@@ -284,6 +291,10 @@ void *px_peer_clerk(void *arg)
     px_peers_t *peers = p->peers;
     while (await_due(p) && write_due(p) == GB_OK)
         continue;
+    pthread_mutex_lock(&peers->lock);
+    p->leaves = 0;
+    pthread_cond_broadcast(&peers->gone);
+    pthread_mutex_unlock(&peers->lock);
     px_peer_put(p);
     px_peers_thread_end(peers);
     return NULL;

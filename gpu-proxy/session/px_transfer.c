@@ -148,7 +148,8 @@ gb_status_t px_transfer_data(px_peer_t *p, uint64_t token, uint64_t size)
     st = px_transfer_take(t, size);
     pthread_mutex_lock(&p->peers->lock);
     t->reading = 0;
-    pthread_cond_broadcast(&t->changed);
+    if (t->result) /* the worker waits for that only where it has given up */
+        pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&p->peers->lock);
     return st;
 }

@@ -548,6 +548,23 @@ static void managed(void **state)
     free(sent);
 }
 
+/* Both sides at one proxy, in a stream of the other one. */
+static void stream_of_neither(void **state)
+{
+    CUdeviceptr a = memory_on(1, 4096), b = memory_on(1, 4096);
+    (void)state;
+    use(1);
+    OK(cuda->cuMemsetD8_v2(a, 5, 4096));
+    OK(cuda->cuCtxSynchronize());
+    use(0);
+    uint64_t before = relay ? relay_down(relay) + relay_up(relay) : 0;
+    OK(cuda->cuMemcpyDtoDAsync_v2(b, a, 4096, streams[0]));
+    assert_true(!relay || relay_down(relay) + relay_up(relay) - before < 1000);
+    assert_int_equal(word_at(1, b + 4092), 0x05050505);
+    OK(cuda->cuMemFree_v2(a));
+    OK(cuda->cuMemFree_v2(b));
+}
+
 /* ---- many at once ---- */
 
 /* In threads: cmocka's assertions are for the main one. */
@@ -677,6 +694,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(boxes),
         cmocka_unit_test(arrays),
         cmocka_unit_test(managed),
+        cmocka_unit_test(stream_of_neither),
         cmocka_unit_test(threads),
         cmocka_unit_test(one_stream_for_all),
         cmocka_unit_test(contexts_end),
