@@ -202,6 +202,49 @@ cudaMipmappedArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memo
                              memoryRequirements));
 }
 
+cudaError_t cudaArrayGetPlane(cudaArray_t *pPlaneArray, cudaArray_t hArray, unsigned int planeIdx)
+{
+    int error = rt_enter();
+    return rt_result(error ? error : (int)rt_cu->cuArrayGetPlane(pPlaneArray, hArray, planeIdx));
+}
+
+static int sparse(CUresult result, const CUDA_ARRAY_SPARSE_PROPERTIES *p,
+                  struct cudaArraySparseProperties *out)
+{
+    if (!result)
+        *out = (struct cudaArraySparseProperties){
+            {p->tileExtent.width, p->tileExtent.height, p->tileExtent.depth},
+            p->miptailFirstLevel,
+            p->miptailSize,
+            p->flags,
+            {0}};
+    return (int)result;
+}
+
+cudaError_t cudaArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties,
+                                         cudaArray_t array)
+{
+    CUDA_ARRAY_SPARSE_PROPERTIES p;
+    int error = rt_enter();
+    if (!error && !sparseProperties)
+        error = cudaErrorInvalidValue;
+    return rt_result(
+        error ? error : sparse(rt_cu->cuArrayGetSparseProperties(&p, array), &p, sparseProperties));
+}
+
+cudaError_t
+cudaMipmappedArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties,
+                                      cudaMipmappedArray_t mipmap)
+{
+    CUDA_ARRAY_SPARSE_PROPERTIES p;
+    int error = rt_enter();
+    if (!error && !sparseProperties)
+        error = cudaErrorInvalidValue;
+    return rt_result(error ? error
+                           : sparse(rt_cu->cuMipmappedArrayGetSparseProperties(&p, mipmap), &p,
+                                    sparseProperties));
+}
+
 cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray,
                                      const struct cudaChannelFormatDesc *desc,
                                      struct cudaExtent extent, unsigned int numLevels,

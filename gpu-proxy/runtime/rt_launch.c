@@ -110,6 +110,20 @@ cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blo
     return rt_result(result ? launch_error(result, gridDim, blockDim) : 0);
 }
 
+static CUlaunchConfig config_of(const cudaLaunchConfig_t *config)
+{
+    return (CUlaunchConfig){.gridDimX = config->gridDim.x,
+                            .gridDimY = config->gridDim.y,
+                            .gridDimZ = config->gridDim.z,
+                            .blockDimX = config->blockDim.x,
+                            .blockDimY = config->blockDim.y,
+                            .blockDimZ = config->blockDim.z,
+                            .sharedMemBytes = (unsigned)config->dynamicSmemBytes,
+                            .hStream = config->stream,
+                            .attrs = config->attrs,
+                            .numAttrs = config->numAttrs};
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args)
 {
     CUkernel kernel;
@@ -120,16 +134,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
         error = rt_kernel_of(func, &kernel);
     if (error)
         return rt_result(error);
-    CUlaunchConfig c = {.gridDimX = config->gridDim.x,
-                        .gridDimY = config->gridDim.y,
-                        .gridDimZ = config->gridDim.z,
-                        .blockDimX = config->blockDim.x,
-                        .blockDimY = config->blockDim.y,
-                        .blockDimZ = config->blockDim.z,
-                        .sharedMemBytes = (unsigned)config->dynamicSmemBytes,
-                        .hStream = config->stream,
-                        .attrs = config->attrs,
-                        .numAttrs = config->numAttrs};
+    CUlaunchConfig c = config_of(config);
     CUresult result = rt_cu->cuLaunchKernelEx(&c, (CUfunction)kernel, args, NULL);
     return rt_result(result ? launch_error(result, config->gridDim, config->blockDim) : 0);
 }
@@ -138,4 +143,34 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userD
 {
     int error = rt_enter();
     return rt_result(error ? error : (int)rt_cu->cuLaunchHostFunc(stream, fn, userData));
+}
+
+/* ---- occupancy of clusters: that is asked with a launch's configuration ---- */
+
+static int clusters(int largest, int *out, const void *func, const cudaLaunchConfig_t *config)
+{
+    CUfunction function;
+    int error = rt_enter();
+    if (!error && (!out || !config || config->dynamicSmemBytes > UINT32_MAX))
+        error = cudaErrorInvalidValue;
+    if (!error)
+        error = rt_function_of(func, &function);
+    if (error)
+        return error;
+    CUlaunchConfig c = config_of(config);
+    CUresult result = largest ? rt_cu->cuOccupancyMaxPotentialClusterSize(out, function, &c)
+                              : rt_cu->cuOccupancyMaxActiveClusters(out, function, &c);
+    return result ? launch_error(result, config->gridDim, config->blockDim) : 0;
+}
+
+cudaError_t cudaOccupancyMaxActiveClusters(int *numClusters, const void *func,
+                                           const cudaLaunchConfig_t *launchConfig)
+{
+    return rt_result(clusters(0, numClusters, func, launchConfig));
+}
+
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *clusterSize, const void *func,
+                                                 const cudaLaunchConfig_t *launchConfig)
+{
+    return rt_result(clusters(1, clusterSize, func, launchConfig));
 }

@@ -93,3 +93,10 @@ cudaError_t cudaLibraryGetManaged(void **dptr, size_t *bytes, cudaLibrary_t libr
         *dptr = (void *)(uintptr_t)p;
     return rt_result(error);
 }
+
+cudaError_t cudaLibraryGetUnifiedFunction(void **fptr, cudaLibrary_t library, const char *symbol)
+{
+    int error = rt_enter();
+    return rt_result(error ? error
+                           : (int)rt_cu->cuLibraryGetUnifiedFunction(fptr, library, symbol));
+}

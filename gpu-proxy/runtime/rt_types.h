@@ -235,6 +235,18 @@ struct cudaResourceViewDesc {
     unsigned int reserved[16];
 };
 
+struct cudaArraySparseProperties {
+    struct {
+        unsigned int width;
+        unsigned int height;
+        unsigned int depth;
+    } tileExtent;
+    unsigned int miptailFirstLevel;
+    unsigned long long miptailSize;
+    unsigned int flags;
+    unsigned int reserved[4];
+};
+
 struct cudaArrayMemoryRequirements {
     size_t size;
     size_t alignment;

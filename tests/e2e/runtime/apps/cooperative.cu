@@ -22,6 +22,8 @@ __global__ void odd_ones(int *count)
     }
 }
 
+__global__ void hello() {}
+
 __global__ void steps(int *x, int n, int rounds)
 {
     cg::grid_group grid = cg::this_grid();
@@ -33,6 +35,37 @@ __global__ void steps(int *x, int n, int rounds)
             x[i] = next;
         grid.sync();
     }
+}
+
+// A cluster has one block on these devices: what is asked and what launches do must agree.
+static void clusters(int sms)
+{
+    int found = -1, blocks;
+    cudaLaunchAttribute shape = {};
+    shape.id = cudaLaunchAttributeClusterDimension;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(4);
+    config.blockDim = dim3(64);
+    config.attrs = &shape;
+    config.numAttrs = 1;
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, hello, 64, 0));
+    for (unsigned size = 1; size <= 2; size++) {
+        shape.val.clusterDim.x = size;
+        shape.val.clusterDim.y = shape.val.clusterDim.z = 1;
+        cudaError_t error = cudaOccupancyMaxActiveClusters(&found, hello, &config);
+        EXPECT(cudaLaunchKernelExC(&config, (void *)hello, nullptr) == error);
+        EXPECT(error == (size == 1 ? cudaSuccess : cudaErrorInvalidClusterSize));
+        EXPECT(found == sms * blocks);
+    }
+    OK(cudaOccupancyMaxPotentialClusterSize(&found, hello, &config));
+    EXPECT(found == 1);
+    config.blockDim = dim3(4096);
+    OK(cudaOccupancyMaxPotentialClusterSize(&found, hello, &config));
+    EXPECT(found == 0); // not even one block of it
+    EXPECT(cudaOccupancyMaxActiveClusters(nullptr, hello, &config) == cudaErrorInvalidValue);
+    EXPECT(cudaOccupancyMaxActiveClusters<void()>(&found, nullptr, &config) ==
+           cudaErrorInvalidDeviceFunction);
+    (void)cudaGetLastError();
 }
 
 int main()
@@ -62,6 +95,7 @@ int main()
     OK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
     OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, steps, 64, 0));
     EXPECT(blocks >= 1);
+    clusters(sms);
     int n = sms * blocks * 64, rounds = 3;
     int *x, *host = new int[n];
     for (int i = 0; i < n; i++)

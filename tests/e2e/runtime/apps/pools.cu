@@ -9,6 +9,46 @@ __global__ void fill(int *x, int n, int v)
         x[i] = v;
 }
 
+// The pool that a device allocates from, and who may use what comes from it.
+static void current(cudaStream_t s)
+{
+    cudaMemPool_t standard, now, own;
+    cudaMemPoolProps props = {};
+    cudaMemLocation here = {cudaMemLocationTypeDevice, 0};
+    cudaMemAccessFlags access = cudaMemAccessFlagsProtNone;
+    cudaMemAccessDesc wish = {here, cudaMemAccessFlagsProtReadWrite};
+    uint64_t used = 1;
+    int *x;
+    OK(cudaDeviceGetDefaultMemPool(&standard, 0));
+    OK(cudaMemGetDefaultMemPool(&now, &here, cudaMemAllocationTypePinned));
+    EXPECT(now == standard);
+    OK(cudaDeviceGetMemPool(&now, 0));
+    EXPECT(now == standard);
+    props.allocType = cudaMemAllocationTypePinned;
+    props.location = here;
+    OK(cudaMemPoolCreate(&own, &props));
+    OK(cudaDeviceSetMemPool(0, own));
+    OK(cudaMemGetMemPool(&now, &here, cudaMemAllocationTypePinned));
+    EXPECT(now == own);
+    OK(cudaMallocAsync(&x, 4096, s));
+    OK(cudaMemPoolGetAttribute(own, cudaMemPoolAttrUsedMemCurrent, &used));
+    EXPECT(used >= 4096);
+    OK(cudaFreeAsync(x, s));
+    OK(cudaMemSetMemPool(&here, cudaMemAllocationTypePinned, standard));
+    OK(cudaDeviceGetMemPool(&now, 0));
+    EXPECT(now == standard);
+    OK(cudaMemPoolGetAccess(&access, own, &here));
+    EXPECT(access == cudaMemAccessFlagsProtReadWrite);
+    OK(cudaMemPoolSetAccess(own, &wish, 1));
+    wish.flags = cudaMemAccessFlagsProtNone; // its own device keeps it
+    EXPECT(cudaMemPoolSetAccess(own, &wish, 1) != cudaSuccess);
+    EXPECT(cudaDeviceGetMemPool(&now, 99) == cudaErrorInvalidDevice);
+    EXPECT(cudaDeviceSetMemPool(0, nullptr) == cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    OK(cudaStreamSynchronize(s));
+    OK(cudaMemPoolDestroy(own));
+}
+
 int main()
 {
     cudaStream_t s;
@@ -37,5 +77,6 @@ int main()
     EXPECT(used == 0);
     OK(cudaMemPoolTrimTo(pool, 0));
     OK(cudaMemPoolDestroy(pool));
+    current(s);
     return 0;
 }
