@@ -453,7 +453,10 @@ static void wait_at_stopped_session(void)
     MUST(cuda->cuCtxSynchronize() == CUDA_SUCCESS);
     MUST(kill(proxy_session(stopped_proxy, 0), SIGSTOP) == 0);
     uint64_t begin = gb_now_ns();
-    MUST(cuda->cuCtxSynchronize() == CUDA_ERROR_DEVICE_UNAVAILABLE);
+    CUresult result = CUDA_SUCCESS;
+    while (!result) /* the signal may not have come to all its threads yet */
+        result = cuda->cuCtxSynchronize();
+    MUST(result == CUDA_ERROR_DEVICE_UNAVAILABLE);
     MUST(gb_now_ns() - begin < 4000000000ull);
     MUST(cuda->cuCtxSynchronize() == CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
