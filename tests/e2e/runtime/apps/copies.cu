@@ -33,8 +33,10 @@ static void rectangles()
     OK(cudaStreamSynchronize(s));
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++)
-            EXPECT(got[0][y][x] == (y >= 2 && y < 5 && x >= 4 && x < 14 ? box[1][y - 2][x - 4] : 9));
-    EXPECT(cudaMemcpy2DAsync(d, 4, box, W, 10, 3, cudaMemcpyHostToDevice, s) == cudaErrorInvalidPitchValue);
+            EXPECT(got[0][y][x] ==
+                   (y >= 2 && y < 5 && x >= 4 && x < 14 ? box[1][y - 2][x - 4] : 9));
+    EXPECT(cudaMemcpy2DAsync(d, 4, box, W, 10, 3, cudaMemcpyHostToDevice, s) ==
+           cudaErrorInvalidPitchValue);
     EXPECT(cudaMemset2DAsync(d, 4, 0, 10, 3, s) == cudaErrorInvalidValue);
     (void)cudaGetLastError();
     OK(cudaFree(d));
@@ -92,7 +94,8 @@ static void boxes(int other)
 
 static void arrays()
 {
-    cudaChannelFormatDesc f = cudaCreateChannelDesc(8, 0, 0, 0, cudaChannelFormatKindUnsigned), seen;
+    cudaChannelFormatDesc f = cudaCreateChannelDesc(8, 0, 0, 0, cudaChannelFormatKindUnsigned),
+                          seen;
     cudaArray_t a, b, plane;
     cudaExtent extent;
     unsigned flags;
@@ -134,7 +137,8 @@ static void arrays()
     cudaArrayMemoryRequirements needs;
     EXPECT(cudaArrayGetSparseProperties(&sparse, a) == cudaErrorInvalidValue);
     EXPECT(cudaArrayGetSparseProperties(nullptr, a) == cudaErrorInvalidValue);
-    EXPECT(cudaArrayGetMemoryRequirements(&needs, a, 0) == cudaErrorInvalidValue); // no deferred mapping
+    EXPECT(cudaArrayGetMemoryRequirements(&needs, a, 0) ==
+           cudaErrorInvalidValue); // no deferred mapping
     OK(cudaFree(linear));
     OK(cudaFreeArray(a));
     OK(cudaFreeArray(b));
@@ -219,7 +223,8 @@ static void batches()
     places[0] = 1; // the first entry has no attributes then
     EXPECT(cudaMemcpyBatchAsync((void *const *)to, from, sizes, 3, how, places, 2, s) ==
            cudaErrorInvalidValue);
-    EXPECT(cudaMemcpyBatchAsync((void *const *)to, from, sizes, 3, how, places, 2, 0) != cudaSuccess);
+    EXPECT(cudaMemcpyBatchAsync((void *const *)to, from, sizes, 3, how, places, 2, 0) !=
+           cudaSuccess);
     OK(cudaFree(d));
     (void)cudaGetLastError();
 }

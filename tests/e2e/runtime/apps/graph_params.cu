@@ -167,7 +167,8 @@ static void copies()
                                       cudaMemcpyDeviceToDevice));
     OK(cudaGraphAddMemcpyNodeFromSymbol(&from, graph, &to, 1, second, results, BYTES / 2, 0,
                                         cudaMemcpyDeviceToDevice));
-    OK(cudaGraphAddMemcpyNode1D(&down, graph, &from, 1, host, second, BYTES / 2, cudaMemcpyDeviceToHost));
+    OK(cudaGraphAddMemcpyNode1D(&down, graph, &from, 1, host, second, BYTES / 2,
+                                cudaMemcpyDeviceToHost));
     cudaGraphExec_t exec = made(graph);
     std::memset(host, 0, BYTES);
     launch(exec);
@@ -179,7 +180,8 @@ static void copies()
                                                 cudaMemcpyDeviceToDevice));
     OK(cudaGraphExecMemcpyNodeSetParamsFromSymbol(exec, from, second, results, BYTES / 4, 4,
                                                   cudaMemcpyDeviceToDevice));
-    OK(cudaGraphExecMemcpyNodeSetParams1D(exec, down, host + 4, second, BYTES / 4, cudaMemcpyDeviceToHost));
+    OK(cudaGraphExecMemcpyNodeSetParams1D(exec, down, host + 4, second, BYTES / 4,
+                                          cudaMemcpyDeviceToHost));
     std::memset(host, 0, BYTES);
     launch(exec);
     EXPECT(host[3] == 0 && host[4] == 202 && host[4 + N / 4 - 1] == 202 + N / 4 - 1);
@@ -189,7 +191,8 @@ static void copies()
     // The graph itself is as it was, until it is told.
     p = row(device, other, cudaMemcpyHostToDevice);
     OK(cudaGraphMemcpyNodeSetParams(up, &p));
-    OK(cudaGraphMemcpyNodeSetParamsToSymbol(to, results, device, BYTES / 2, 0, cudaMemcpyDeviceToDevice));
+    OK(cudaGraphMemcpyNodeSetParamsToSymbol(to, results, device, BYTES / 2, 0,
+                                            cudaMemcpyDeviceToDevice));
     OK(cudaGraphMemcpyNodeSetParamsFromSymbol(from, second, results, BYTES / 2, 0,
                                               cudaMemcpyDeviceToDevice));
     OK(cudaGraphMemcpyNodeSetParams1D(down, host + 1, second, 8, cudaMemcpyDeviceToHost));
@@ -227,7 +230,8 @@ static void hosts_and_events()
     OK(cudaGraphEventWaitNodeGetEvent(wait, &got_event));
     EXPECT(got_event == a);
     EXPECT(type_of(empty) == cudaGraphNodeTypeEmpty && type_of(call) == cudaGraphNodeTypeHost);
-    EXPECT(type_of(record) == cudaGraphNodeTypeEventRecord && type_of(wait) == cudaGraphNodeTypeWaitEvent);
+    EXPECT(type_of(record) == cudaGraphNodeTypeEventRecord &&
+           type_of(wait) == cudaGraphNodeTypeWaitEvent);
     cudaGraphExec_t exec = made(graph);
     launch(exec);
     EXPECT(first == 1 && cudaEventQuery(a) == cudaSuccess);
@@ -298,7 +302,8 @@ static void edges()
         OK(cudaGraphAddEmptyNode(&node, graph, nullptr, 0));
     cudaGraphNode_t a[] = {n[0], n[0], n[1]}, b[] = {n[1], n[2], n[3]};
     OK(cudaGraphAddDependencies(graph, a, b, nullptr, 3));
-    EXPECT(cudaGraphAddDependencies(graph, a, b, nullptr, 1) == cudaErrorInvalidValue); // it is there
+    EXPECT(cudaGraphAddDependencies(graph, a, b, nullptr, 1) ==
+           cudaErrorInvalidValue); // it is there
     OK(cudaGraphGetEdges(graph, from, to, nullptr, &count));
     EXPECT(count == 3 && from[0] == n[0]);
     count = 4;
@@ -433,7 +438,8 @@ static void captures()
     OK(cudaStreamGetCaptureInfo(s, &status, nullptr, nullptr, &last, nullptr, &count));
     EXPECT(count == 1 && last[0] != first && type_of(last[0]) == cudaGraphNodeTypeKernel);
     OK(cudaGraphAddHostNode(&extra, graph, last, 1, &p));
-    OK(cudaStreamUpdateCaptureDependencies(s, &extra, nullptr, 1, cudaStreamSetCaptureDependencies));
+    OK(cudaStreamUpdateCaptureDependencies(s, &extra, nullptr, 1,
+                                           cudaStreamSetCaptureDependencies));
     OK(cudaMemcpyAsync(host, device, BYTES, cudaMemcpyDeviceToHost, s));
     cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
     OK(cudaThreadExchangeStreamCaptureMode(&mode));

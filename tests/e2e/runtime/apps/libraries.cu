@@ -71,7 +71,8 @@ static void look_at(cudaLibrary_t library)
     EXPECT(*both == 51);
     EXPECT(cudaLibraryGetKernel(&kernel, library, "missing") == cudaErrorSymbolNotFound);
     EXPECT(cudaLibraryGetKernel(nullptr, library, "twice") == cudaErrorInvalidValue);
-    EXPECT(cudaLibraryGetGlobal((void **)&total, &bytes, library, "missing") == cudaErrorSymbolNotFound);
+    EXPECT(cudaLibraryGetGlobal((void **)&total, &bytes, library, "missing") ==
+           cudaErrorSymbolNotFound);
     EXPECT(cudaLibraryGetManaged((void **)&both, &bytes, library, "total") != cudaSuccess);
     // No function is at the same address for the host and for these devices.
     EXPECT(cudaLibraryGetUnifiedFunction(&unified, library, "twice") == cudaErrorSymbolNotFound);
@@ -98,8 +99,8 @@ int main()
     look_at(other); // each has variables of its own
     EXPECT(cudaLibraryLoadFromFile(&library, path, nullptr, nullptr, 0, nullptr, nullptr, 0) ==
            cudaErrorFileNotFound);
-    EXPECT(cudaLibraryLoadData(&library, ".version 7.5\n.target sm_75\n.entry x( {", nullptr, nullptr, 0,
-                               nullptr, nullptr, 0) == cudaErrorInvalidPtx);
+    EXPECT(cudaLibraryLoadData(&library, ".version 7.5\n.target sm_75\n.entry x( {", nullptr,
+                               nullptr, 0, nullptr, nullptr, 0) == cudaErrorInvalidPtx);
     EXPECT(cudaLibraryLoadData(nullptr, text, nullptr, nullptr, 0, nullptr, nullptr, 0) ==
            cudaErrorInvalidValue);
     (void)cudaGetLastError();

@@ -45,7 +45,8 @@ static void batches(int device)
     OK(cudaStreamSynchronize(s));
     EXPECT(((int *)pieces[2])[0] == 21);
     places[0] = 1; // the first piece has no place then
-    EXPECT(cudaMemPrefetchBatchAsync(pieces, sizes, N, to, places, 2, 0, s) == cudaErrorInvalidValue);
+    EXPECT(cudaMemPrefetchBatchAsync(pieces, sizes, N, to, places, 2, 0, s) ==
+           cudaErrorInvalidValue);
     EXPECT(cudaMemDiscardBatchAsync(pieces, sizes, N, 5, s) == cudaErrorInvalidValue);
     (void)cudaGetLastError();
 

@@ -73,8 +73,8 @@ static void preferences()
     OK(cudaFuncSetCacheConfig((void *)add, cudaFuncCachePreferShared));
     OK(cudaFuncSetSharedMemConfig((void *)add, cudaSharedMemBankSizeFourByte));
     OK(cudaCtxResetPersistingL2Cache());
-    cudaError_t flushed = cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTargetCurrentDevice,
-                                                             cudaFlushGPUDirectRDMAWritesToOwner);
+    cudaError_t flushed = cudaDeviceFlushGPUDirectRDMAWrites(
+        cudaFlushGPUDirectRDMAWritesTargetCurrentDevice, cudaFlushGPUDirectRDMAWritesToOwner);
     int can = 0;
     OK(cudaDeviceGetAttribute(&can, cudaDevAttrGPUDirectRDMAFlushWritesOptions, 0));
     EXPECT((flushed == cudaSuccess) == ((can & cudaFlushGPUDirectRDMAWritesOptionHost) != 0));
@@ -97,8 +97,10 @@ static void peers()
         OK(cudaDeviceCanAccessPeer(&can, 0, i));
         EXPECT(value == can);
     }
-    EXPECT(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrAccessSupported, 0, 99) == cudaErrorInvalidDevice);
-    EXPECT(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrAccessSupported, 0, 0) == cudaErrorInvalidDevice);
+    EXPECT(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrAccessSupported, 0, 99) ==
+           cudaErrorInvalidDevice);
+    EXPECT(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrAccessSupported, 0, 0) ==
+           cudaErrorInvalidDevice);
     (void)cudaGetLastError();
 }
 
@@ -159,9 +161,10 @@ static void functions()
     OK(cudaOccupancyAvailableDynamicSMemPerBlock(&room, (void *)shared, 1, 64));
     EXPECT(room >= 16384);
     OK(cudaGetKernel(&kernel, (void *)shared));
-    OK(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 8192, 0));
-    EXPECT(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 30,
-                                           0) == cudaErrorInvalidValue);
+    OK(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 8192,
+                                       0));
+    EXPECT(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           1 << 30, 0) == cudaErrorInvalidValue);
     for (int i = 0; i < 64; i++)
         host[i] = i;
     OK(cudaMalloc(&x, sizeof(host)));
@@ -193,7 +196,8 @@ static void entry_points()
 {
     void *entry = nullptr;
     cudaDriverEntryPointQueryResult found;
-    OK(cudaGetDriverEntryPointByVersion("cuDeviceGetCount", &entry, 12000, cudaEnableDefault, &found));
+    OK(cudaGetDriverEntryPointByVersion("cuDeviceGetCount", &entry, 12000, cudaEnableDefault,
+                                        &found));
     EXPECT(found == cudaDriverEntryPointSuccess && entry != nullptr);
     int count = 0, devices = 0;
     EXPECT(((CUresult(*)(int *))entry)(&count) == CUDA_SUCCESS);
@@ -201,7 +205,8 @@ static void entry_points()
     EXPECT(count == devices);
     OK(cudaGetDriverEntryPointByVersion("cuNothing", &entry, 12000, cudaEnableDefault, &found));
     EXPECT(found == cudaDriverEntryPointSymbolNotFound && entry == nullptr);
-    OK(cudaGetDriverEntryPointByVersion("cuMemAllocAsync", &entry, 9000, cudaEnableDefault, &found));
+    OK(cudaGetDriverEntryPointByVersion("cuMemAllocAsync", &entry, 9000, cudaEnableDefault,
+                                        &found));
     EXPECT(found == cudaDriverEntryPointVersionNotSufficent && entry == nullptr);
     (void)cudaGetLastError();
 }
