@@ -109,13 +109,15 @@ static void test_undefined(void **state)
     static const char text[] =
         ".version 7.0\n.target sm_70\n.address_size 64\n"
         ".visible .entry k(.param .u64 out)\n{\n"
-        ".reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<4>; .reg .f32 %f<4>;\n"
+        ".reg .b32 %r<10>; .reg .b64 %d<9>; .reg .pred %p<4>; .reg .f32 %f<4>; .reg .b16 %h<2>;\n"
         "ld.param.u64 %d1, [out]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;\n"
         "add.u32 %r3, %r1, %r2; mul.wide.u32 %d2, %r3, 4; add.u64 %d3, %d8, %d2;\n"
         "mad.lo.u32 %r4, %r8, %r2, %r3; fma.rn.f32 %f1, %f2, %f3, %f2; setp.lt.u32 %p1, %r8, %r2;\n"
         "selp.u64 %d4, %d3, %d8, %p2; cvt.u32.u64 %r5, %d4; @%p1 add.u32 %r4, %r4, %r5;\n"
         "mov.u32 %r6, %tid.y; mad.lo.u32 %r6, %r6, 33, %r2; mad.lo.u32 %r6, %r1, 66, %r6;\n"
-        "mad.wide.u32 %d1, %r6, 4, %d1; st.global.u32 [%d1], %r6; ret;\n}\n";
+        "prmt.b32 %r7, %r6, %r8, 0x123; prmt.b32 %r7, %r7, %r8, 0x123;\n"
+        "xor.b32 %r5, %r8, %r7; prmt.b32 %r5, %r5, %r9, 50; cvt.u16.u32 %h1, %r5;\n"
+        "mad.wide.u32 %d1, %r6, 4, %d1; st.global.u32 [%d1], %r7; ret;\n}\n";
     uint32_t out[132];
     (void)state;
     CUmodule module = pt_load(text);

@@ -577,10 +577,6 @@ static val_t keep_old(cpu_gen_t *gen, uint32_t reg, val_t v, bool index)
     if (take == NULL) {
         return v;
     }
-    if (gen_is_vector(take) && !gen_is_vector(v)) {
-        /* The register has no form, because it depends on one that nothing writes: any value will do. */
-        take = gen_any(gen, take);
-    }
     val_t old = index ? gen_load_index(gen, reg) : gen_load_slot(gen, reg, LLVMTypeOf(v));
     return LLVMBuildSelect(gen->b, take, v, old, "");
 }
@@ -609,8 +605,7 @@ void gen_write_affine(cpu_gen_t *gen, const ptx_operand_t *dst, const cpu_form_t
     }
     base = gen_bitcast(gen, base, gen_reg_type(gen, dst->index));
     gen_store_slot(gen, dst->index, keep_old(gen, dst->index, base, false));
-    /* A register whose value depends on one that nothing writes has no form, and no index. */
-    if (form->scale != 0 && own->scale != 0) {
+    if (form->scale != 0) {
         gen_store_index(gen, dst->index, keep_old(gen, dst->index, index, true));
     }
 }

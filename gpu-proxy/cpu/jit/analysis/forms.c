@@ -552,6 +552,20 @@ static unsigned widest(const cpu_analysis_t *a)
     return most;
 }
 
+/* Registers that nothing writes, and what depends on them: zero, which has a form. True if there were
+ * such: then others may depend on them. */
+static bool form_the_rest(cpu_analysis_t *a)
+{
+    bool any = false;
+    for (uint32_t r = 0; r < a->f->reg_count; r++) {
+        if (a->values[r].form.tag == CPU_FORM_NONE) {
+            a->values[r].form = UNIFORM;
+            any = true;
+        }
+    }
+    return any;
+}
+
 void cpu_analyse_forms(cpu_analysis_t *a)
 {
     a->values = cpu_arena_alloc(a->arena, a->f->reg_count + 1, sizeof *a->values);
@@ -571,12 +585,9 @@ void cpu_analyse_forms(cpu_analysis_t *a)
     }
     cpu_facts_compute(a);
     do {
-        cpu_forms_propagate(a);
-    } while (cpu_regions_update(a));
-    for (uint32_t r = 0; r < a->f->reg_count; r++) {
-        if (a->values[r].form.tag == CPU_FORM_NONE) {
-            a->values[r].form = UNIFORM; /* never written: zero */
-        }
-    }
+        do {
+            cpu_forms_propagate(a);
+        } while (cpu_regions_update(a));
+    } while (form_the_rest(a));
     a->max_live = widest(a);
 }
