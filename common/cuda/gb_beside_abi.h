@@ -1,4 +1,4 @@
-/* gb_beside_abi.h - host functions that wait for each other's threads on nobody.
+/* gb_beside_abi.h - host functions that do not wait for each other.
  *
  * CUDA may run host functions one after the other, whatever streams they are in, and drivers do: one that
  * waits holds up all. cuGetExportTable(&table, &gb_beside_uuid) gives a gb_beside_table_t where the loaded

@@ -65,6 +65,41 @@ unsigned gb_texel_bytes(CUarray_format format, unsigned channels)
     }
 }
 
+CUresult gb_export_type_check(CUmemAllocationHandleType type)
+{
+    switch (type) {
+    case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+        return CUDA_SUCCESS;
+    case CU_MEM_HANDLE_TYPE_WIN32:
+    case CU_MEM_HANDLE_TYPE_WIN32_KMT:
+    case CU_MEM_HANDLE_TYPE_FABRIC:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUDA_MEMCPY3D gb_box_of_rows(const CUDA_MEMCPY2D *c)
+{
+    return (CUDA_MEMCPY3D){.srcXInBytes = c->srcXInBytes,
+                           .srcY = c->srcY,
+                           .srcMemoryType = c->srcMemoryType,
+                           .srcHost = c->srcHost,
+                           .srcDevice = c->srcDevice,
+                           .srcArray = c->srcArray,
+                           .srcPitch = c->srcPitch,
+                           .dstXInBytes = c->dstXInBytes,
+                           .dstY = c->dstY,
+                           .dstMemoryType = c->dstMemoryType,
+                           .dstHost = c->dstHost,
+                           .dstDevice = c->dstDevice,
+                           .dstArray = c->dstArray,
+                           .dstPitch = c->dstPitch,
+                           .WidthInBytes = c->WidthInBytes,
+                           .Height = c->Height,
+                           .Depth = 1};
+}
+
 CUDA_MEMCPY3D gb_box_of_peer(const CUDA_MEMCPY3D_PEER *c)
 {
     return (CUDA_MEMCPY3D){.srcXInBytes = c->srcXInBytes,

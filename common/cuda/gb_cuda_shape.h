@@ -18,6 +18,13 @@ unsigned gb_texel_bytes(CUarray_format format, unsigned channels);
  * that a cluster has here: else CUDA_ERROR_INVALID_CLUSTER_SIZE. */
 CUresult gb_cluster_check(const CUlaunchAttributeValue *value);
 
+/* CUDA_SUCCESS for file descriptors, which are what memory can be exported as; CUDA_ERROR_NOT_SUPPORTED for what
+ * CUDA has besides, CUDA_ERROR_INVALID_VALUE for what it has not. */
+CUresult gb_export_type_check(CUmemAllocationHandleType type);
+
+/* A copy of rows as the box that it is. */
+CUDA_MEMCPY3D gb_box_of_rows(const CUDA_MEMCPY2D *rows);
+
 /* The box of a copy between contexts, where its addresses tell the contexts. */
 CUDA_MEMCPY3D gb_box_of_peer(const CUDA_MEMCPY3D_PEER *peer);
 

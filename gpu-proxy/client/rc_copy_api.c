@@ -42,23 +42,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
 {
     if (!c)
         return copy_3d(NULL, stream);
-    CUDA_MEMCPY3D box = {.srcXInBytes = c->srcXInBytes,
-                         .srcY = c->srcY,
-                         .srcMemoryType = c->srcMemoryType,
-                         .srcHost = c->srcHost,
-                         .srcDevice = c->srcDevice,
-                         .srcArray = c->srcArray,
-                         .srcPitch = c->srcPitch,
-                         .dstXInBytes = c->dstXInBytes,
-                         .dstY = c->dstY,
-                         .dstMemoryType = c->dstMemoryType,
-                         .dstHost = c->dstHost,
-                         .dstDevice = c->dstDevice,
-                         .dstArray = c->dstArray,
-                         .dstPitch = c->dstPitch,
-                         .WidthInBytes = c->WidthInBytes,
-                         .Height = c->Height,
-                         .Depth = 1};
+    CUDA_MEMCPY3D box = gb_box_of_rows(c);
     return copy_3d(&box, stream);
 }
 

@@ -1,6 +1,7 @@
 /* Entry points: memory, events, pools and physical memory of several processes. */
 #include <string.h>
 
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/client/rc_capture.h"
 #include "gpu-proxy/client/rc_ipc.h"
@@ -104,20 +105,6 @@ CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 
 /* ---- pools ---- */
 
-static CUresult check_type(CUmemAllocationHandleType type)
-{
-    switch (type) {
-    case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
-        return CUDA_SUCCESS;
-    case CU_MEM_HANDLE_TYPE_WIN32:
-    case CU_MEM_HANDLE_TYPE_WIN32_KMT:
-    case CU_MEM_HANDLE_TYPE_FABRIC:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
 CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
                                           CUmemAllocationHandleType handleType,
                                           unsigned long long flags)
@@ -127,7 +114,7 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
     if (!result && (!handle_out || flags))
         result = CUDA_ERROR_INVALID_VALUE;
     if (!result)
-        result = check_type(handleType);
+        result = gb_export_type_check(handleType);
     if (!result)
         result = rc_pool_get(pool, &found);
     if (result)
@@ -152,7 +139,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
     if (!result && (!pool_out || flags))
         result = CUDA_ERROR_INVALID_VALUE;
     if (!result)
-        result = check_type(handleType);
+        result = gb_export_type_check(handleType);
     if (!result && !rc_ipc_from_file((int)(intptr_t)handle, RC_IPC_POOL, &facts))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result)

@@ -133,18 +133,18 @@ static CUresult take_buffer(down_t *down)
 /* The pieces share the buffer, in the stream's own order. */
 static CUresult queue_pieces(px_call_t *call, down_t *down, CUdeviceptr src, CUstream stream)
 {
-    uint64_t size = down->size;
+    uint64_t size = down->size, done = 0;
     CUresult result = take_buffer(down);
-    for (uint64_t done = 0; !result && done < size; done += BUFFER) {
+    while (!result && done < size) {
         uint64_t part = size - done < BUFFER ? size - done : BUFFER;
         result = call->cuda->cuMemcpyDtoHAsync_v2(down->buffer, src + done, part, stream);
         if (!result)
             result = call->session->launch_host(stream, send_buffer, down);
-        if (result && done) /* what is queued still refers to it: it ends with its context */
-            return CUDA_SUCCESS;
+        if (!result)
+            done += part;
     }
-    if (result)
-        finish(down);
+    if (result && done == 0)
+        finish(down); /* else what is queued refers to it still: it ends with its context */
     return result;
 }
 

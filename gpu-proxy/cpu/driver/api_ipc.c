@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/cuda/gb_cuda_shape.h"
 #include "gb_cuda_api.h"
 #include "gpu-proxy/cpu/driver/cpu_capture.h"
 #include "gpu-proxy/cpu/driver/cpu_event.h"
@@ -112,20 +113,6 @@ CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 
 /* ---- file descriptors: physical memory ---- */
 
-static CUresult check_type(CUmemAllocationHandleType type)
-{
-    switch (type) {
-    case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
-        return CUDA_SUCCESS;
-    case CU_MEM_HANDLE_TYPE_WIN32:
-    case CU_MEM_HANDLE_TYPE_WIN32_KMT:
-    case CU_MEM_HANDLE_TYPE_FABRIC:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
 CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType handleType,
                                       unsigned long long flags)
@@ -137,7 +124,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
         return result;
     if (!shareableHandle || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    result = check_type(handleType);
+    result = gb_export_type_check(handleType);
     if (!result)
         result = cpu_vmm_get(handle, &physical);
     if (result)
@@ -156,7 +143,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
         return result;
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
-    result = check_type(shHandleType);
+    result = gb_export_type_check(shHandleType);
     return result ? result : cpu_vmm_import((int)(intptr_t)osHandle, handle);
 }
 
@@ -173,7 +160,7 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
         return result;
     if (!handle_out || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    result = check_type(handleType);
+    result = gb_export_type_check(handleType);
     if (!result)
         result = cpu_mempool_get(pool, &found);
     if (result)
@@ -194,7 +181,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
         return result;
     if (!pool_out || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    result = check_type(handleType);
+    result = gb_export_type_check(handleType);
     if (!result)
         result = cpu_mempool_import((int)(intptr_t)handle, &pool);
     if (result)

@@ -91,6 +91,40 @@ static void nobody_waits(void **state)
     }
 }
 
+/* Memory that the session cannot send as it lies: it goes through a buffer, piece by piece. */
+static void mapped_memory_goes_in_pieces(void **state)
+{
+    enum { SIZE = 4 << 20 };
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr device;
+    uint8_t *host = locked(SIZE);
+    gate_t gate;
+    (void)state;
+    OK(cuda->cuMemAddressReserve(&device, SIZE, 0, 0, 0));
+    OK(cuda->cuMemCreate(&handle, SIZE, &prop, 0));
+    OK(cuda->cuMemMap(device, SIZE, 0, handle, 0));
+    OK(cuda->cuMemSetAccess(device, SIZE, &access, 1));
+    shut(&gate, CU_STREAM_NON_BLOCKING);
+    OK(cuda->cuMemsetD8Async(device, 2, SIZE / 2, gate.stream));
+    OK(cuda->cuMemsetD8Async(device + SIZE / 2, 3, SIZE / 2, gate.stream));
+    OK(cuda->cuMemcpyDtoHAsync_v2(host, device, SIZE - 1, gate.stream));
+    OK(cuda->cuMemsetD8Async(device, 4, SIZE, gate.stream));
+    assert_true(is_all(host, 0xee, SIZE));
+    sem_post(&gate.open);
+    OK(cuda->cuStreamSynchronize(gate.stream));
+    assert_true(is_all(host, 2, SIZE / 2));
+    assert_true(is_all(host + SIZE / 2, 3, SIZE / 2 - 1));
+    assert_int_equal(host[SIZE - 1], 0xee);
+    OK(cuda->cuMemUnmap(device, SIZE));
+    OK(cuda->cuMemRelease(handle));
+    OK(cuda->cuMemAddressFree(device, SIZE));
+    OK(cuda->cuMemFreeHost(host));
+    end(&gate);
+}
+
 /* Registered memory counts; the bytes are there when a question says so, without any wait. */
 static void questions_tell(void **state)
 {
@@ -314,6 +348,7 @@ static void fault_ends_them(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mapped_memory_goes_in_pieces),
         cmocka_unit_test(nobody_waits),
         cmocka_unit_test(questions_tell),
         cmocka_unit_test(others_use_it),
