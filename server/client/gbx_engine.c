@@ -269,23 +269,33 @@ err_engine:
     return st;
 }
 
+/* Every lane is told before any is cut. Who sends on one at the moment is let finish its frame, but not for long:
+ * where the shard does not take it, the lane is cut in the middle of it anyway. Without a goodbye the other
+ * workers would wait for this one until its grace is over. */
+static void say_goodbye(gbx_engine_t *engine)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    pthread_mutex_lock(&engine->lock);
+    for (uint32_t i = 0; i < engine->lane_count; i++) {
+        if (pthread_mutex_timedlock(&engine->lanes[i].send_lock, &until) != 0)
+            continue;
+        gb_link_goodbye(engine->lanes[i].link);
+        pthread_mutex_unlock(&engine->lanes[i].send_lock);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
 void gbx_engine_close(gbx_engine_t *engine)
 {
     if (!engine)
         return;
     int goodbye = !gbx_engine_bad(engine);
     if (goodbye) {
-        /* Every lane is told before any is cut, and streams that wait are released by the poison. */
         atomic_store(&engine->closing, 1);
-        pthread_mutex_lock(&engine->lock);
-        for (uint32_t i = 0; i < engine->lane_count; i++) {
-            /* a lane that is being sent on is cut in the middle of a frame anyway */
-            if (pthread_mutex_trylock(&engine->lanes[i].send_lock) != 0)
-                continue;
-            gb_link_goodbye(engine->lanes[i].link);
-            pthread_mutex_unlock(&engine->lanes[i].send_lock);
-        }
-        pthread_mutex_unlock(&engine->lock);
+        say_goodbye(engine);
+        /* Streams that wait are released by the poison. */
         gbx_engine_poison(engine, GBX_LOST, "the exchange was closed");
     }
     stop_threads(engine);

@@ -179,6 +179,26 @@ static void test_end_of_the_session(void **state)
     assert_int_equal(fake_cuda_alive(), 0);
 }
 
+/* The goodbye is said whatever other threads send at that moment: nobody waits for the grace. */
+static void test_goodbye_is_always_said(void **state)
+{
+    kit_shard_t shard;
+    (void)state;
+    kit_shard_start(&shard, &plain);
+    kit_job(&shard, 1, &momentum, 0);
+    for (int i = 0; i < 200; i++) {
+        kit_worker_t worker;
+        kit_members(&shard, 1, 0, 1);
+        kit_worker_open(&worker, &shard, &kit_lenet, 1, 16, 1);
+        kit_worker_close(&worker);
+        assert_true(kit_wait(has_left, &shard, 10));
+        pthread_mutex_lock(&shard.lock);
+        shard.left = 0;
+        pthread_mutex_unlock(&shard.lock);
+    }
+    kit_shard_stop(&shard, 1);
+}
+
 static void test_garbage(void **state)
 {
     (void)state;
@@ -217,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_through_the_shim),
         cmocka_unit_test(test_end_of_the_session),
+        cmocka_unit_test(test_goodbye_is_always_said),
         cmocka_unit_test(test_garbage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
