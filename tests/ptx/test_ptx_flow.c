@@ -313,13 +313,120 @@ static void test_special(void **state)
     pt_unload(module);
 }
 
+/* ---- branches on equality with what steps from lane to lane ---- */
+
+typedef struct {
+    const char *step; /* sets %d7 to what steps, %d8 to what it is compared with (from %d6) */
+    const char *branch;
+    int32_t stride;
+    bool wide;
+} equal_t;
+
+static const equal_t equals[] = {
+    {"cvt.u64.u32 %d7, %r1; mov.u64 %d8, %d6;", "setp.eq.s64 %p1, %d7, %d8; @%p1 bra Equal;", 1, 1},
+    {"cvt.u32.u64 %r5, %d6;", "setp.eq.s32 %p1, %r1, %r5; @%p1 bra Equal;", 1, 0},
+    {"cvt.u32.u64 %r5, %d6;", "setp.ne.b32 %p1, %r5, %r1; @!%p1 bra Equal;", 1, 0},
+    {"cvt.u32.u64 %r5, %d6; mul.lo.s32 %r6, %r1, -3;",
+     "setp.ne.u32 %p1, %r6, %r5; not.pred %p2, %p1; @%p2 bra Equal;", -3, 0},
+    {"cvt.u32.u64 %r5, %d6; mad.lo.s32 %r6, %r1, 5, 0;",
+     "setp.eq.u32 %p1, %r5, %r6; @%p1 bra Equal;", 5, 0},
+    {"cvt.u32.u64 %r5, %d6; shl.b32 %r6, %r1, 30;", "setp.eq.b32 %p1, %r5, %r6; @%p1 bra Equal;",
+     1 << 30, 0},
+};
+
+static void test_equality(void **state)
+{
+    static const int64_t limits[] = {0,       1,        7,          31,        32,        33,
+                                     127,     128,      -1,         -3,        -96,       -5,
+                                     1 << 30, 3u << 30, 0x1fffffff, INT32_MIN, 635,       64,
+                                     100,     384,      UINT32_MAX, 1ll << 32, INT64_MIN, -381};
+    static const pt_dim_t blocks[] = {{128, 1, 1}, {100, 1, 1}, {8, 1, 1}};
+    (void)state;
+    for (size_t c = 0; c < sizeof equals / sizeof equals[0]; c++) {
+        char text[2048];
+        const equal_t *e = &equals[c];
+        snprintf(text, sizeof text,
+                 ".version 7.0\n.target sm_70\n.address_size 64\n"
+                 ".visible .entry k(.param .u64 out, .param .u64 n)\n{\n"
+                 ".reg .b32 %%r<20>; .reg .b64 %%d<12>; .reg .pred %%p<8>;\n"
+                 "ld.param.u64 %%d1, [out]; ld.param.u64 %%d6, [n]; mov.u32 %%r1, %%tid.x;\n"
+                 "mul.wide.u32 %%d2, %%r1, 4; add.s64 %%d1, %%d1, %%d2; mov.u32 %%r9, 5;\n%s\n%s\n"
+                 "mul.lo.s32 %%r9, %%r1, 7; bra.uni Out;\nEqual: add.s32 %%r9, %%r1, 1000;\n"
+                 "Out: st.global.u32 [%%d1], %%r9; ret;\n}\n",
+                 e->step, e->branch);
+        CUmodule module = pt_load(text);
+        for (size_t k = 0; k < sizeof limits / sizeof limits[0] * 3; k++) {
+            uint32_t out[128];
+            pt_dim_t one = {1, 1, 1}, block = blocks[k % 3];
+            int64_t limit = limits[k / 3];
+            CUdeviceptr d_out = pt_upload(NULL, sizeof out);
+            void *params[] = {&d_out, &limit};
+            pt_launch(pt_function(module, "k"), one, block, 0, params);
+            pt_download(out, d_out, sizeof out);
+            for (uint32_t i = 0; i < block.x; i++) {
+                bool equal =
+                    e->wide ? (int64_t)i == limit : i * (uint32_t)e->stride == (uint32_t)limit;
+                if (out[i] != (equal ? i + 1000 : i * 7))
+                    fail_msg("case %zu, limit %lld: thread %u has %u", c, (long long)limit, i,
+                             out[i]);
+            }
+            pt_free(d_out);
+        }
+        pt_unload(module);
+    }
+}
+
+/* ---- parameters that are read late, by some of the lanes only, and behind barriers ---- */
+
+static void test_late_parameters(void **state)
+{
+    static const char text[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n"
+        ".visible .entry k(.param .u64 out, .param .u32 a, .param .f32 b, .param .u32 rounds,\n"
+        ".param .u16 c)\n{\n"
+        ".reg .b16 %h<4>; .reg .b32 %r<20>; .reg .b64 %d<12>; .reg .f32 %f<4>; .reg .pred %p<8>;\n"
+        ".shared .align 4 .b8 s[512];\n"
+        "mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 3; setp.eq.u32 %p1, %r2, 1; mov.u32 %r9, %r1;\n"
+        "mov.u32 %r8, 0; mov.u64 %d2, s; mul.wide.u32 %d3, %r1, 4; add.s64 %d2, %d2, %d3;\n"
+        "@%p1 bra Some;\nld.param.f32 %f1, [b]; cvt.rzi.u32.f32 %r3, %f1;\n"
+        "add.u32 %r9, %r9, %r3; bra.uni Join;\n"
+        "Some: ld.param.u32 %r4, [a]; mad.lo.u32 %r9, %r4, 3, %r9;\n"
+        "Join: ld.param.u32 %r5, [rounds]; ld.param.u16 %h1, [c]; cvt.u32.u16 %r7, %h1;\n"
+        "Again: st.shared.u32 [%d2], %r9; bar.sync 0;\n"
+        "xor.b32 %r6, %r1, 1; mul.wide.u32 %d4, %r6, 4; mov.u64 %d5, s; add.s64 %d4, %d5, %d4;\n"
+        "ld.shared.u32 %r10, [%d4]; bar.sync 0; mad.lo.u32 %r9, %r10, 5, %r7;\n"
+        "@%p1 add.u32 %r9, %r9, %r4; add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, %r5;\n"
+        "@%p2 bra Again;\n@!%p1 add.u32 %r9, %r9, %r3;\n"
+        "ld.param.u64 %d1, [out]; add.s64 %d6, %d1, %d3; st.global.u32 [%d6], %r9; ret;\n}\n";
+    enum { THREADS = 128 };
+    uint32_t out[THREADS], now[THREADS], next[THREADS], a = 77, rounds = 3;
+    uint16_t c = 40000;
+    float b = 1234.5f;
+    (void)state;
+    CUmodule module = pt_load(text);
+    CUdeviceptr d_out = pt_upload(NULL, sizeof out);
+    void *params[] = {&d_out, &a, &b, &rounds, &c};
+    pt_launch(pt_function(module, "k"), (pt_dim_t){1, 1, 1}, (pt_dim_t){THREADS, 1, 1}, 0, params);
+    pt_download(out, d_out, sizeof out);
+    for (uint32_t i = 0; i < THREADS; i++)
+        now[i] = i + ((i & 3) == 1 ? 3 * a : 1234);
+    for (uint32_t k = 0; k < rounds; k++) {
+        for (uint32_t i = 0; i < THREADS; i++)
+            next[i] = now[i ^ 1] * 5 + c + ((i & 3) == 1 ? a : 0);
+        memcpy(now, next, sizeof now);
+    }
+    for (uint32_t i = 0; i < THREADS; i++)
+        assert_int_equal(out[i], now[i] + ((i & 3) == 1 ? 0 : 1234));
+    pt_free(d_out);
+    pt_unload(module);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_many_parts),
-        cmocka_unit_test(test_named_barriers),
-        cmocka_unit_test(test_special),
+        cmocka_unit_test(test_cases),          cmocka_unit_test(test_many_parts),
+        cmocka_unit_test(test_named_barriers), cmocka_unit_test(test_special),
+        cmocka_unit_test(test_equality),       cmocka_unit_test(test_late_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

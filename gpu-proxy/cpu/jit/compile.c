@@ -48,8 +48,9 @@ static void initialise(void)
     LLVMInitializeX86AsmParser(); /* of gen_round.c's assembly */
     /* A sum whose only use lies behind the check of another access would be moved there, with all the
      * sums behind it: then every value that they need is kept in memory meanwhile. */
-    static const char *const options[] = {"gable-jit", "-disable-machine-sink"};
-    LLVMParseCommandLineOptions(2, options, NULL);
+    static const char *const options[] = {"gable-jit", "-disable-machine-sink",
+                                          "-disable-x86-domain-reassignment"};
+    LLVMParseCommandLineOptions(sizeof options / sizeof options[0], options, NULL);
 }
 
 static gb_status_t make_machine(job_t *job, const char *target)
@@ -269,6 +270,7 @@ static gb_status_t analyse(job_t *job, const cpu_jit_options_t *o)
         cpu_jit_log(job->gen.log, "line %u: %s: %s\n", a->f->line, a->f->name, a->trouble);
         return gb_fail(GB_ERR_UNSUPPORTED, "%s: %s", a->f->name, a->trouble);
     }
+    cpu_analyse_given(a);
     cpu_analyse_live(a);
     return cpu_config_choose(a, o, job->gen.avx512);
 }

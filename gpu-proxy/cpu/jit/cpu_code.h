@@ -19,7 +19,7 @@
 
 #define CPU_CODE_MAGIC 0x4b4c4247u /* "GBLK" */
 /* Changes with the blob's layout, with cpu_launch_t and with cpu_helpers_t. */
-#define CPU_CODE_VERSION 14u
+#define CPU_CODE_VERSION 15u
 
 #define CPU_BARRIERS 32u   /* barriers of a CTA: PTX has 16, and there is one for barrier.cluster */
 #define CPU_MAX_STRIPS 16u /* of a group */
@@ -192,8 +192,8 @@ struct cpu_launch {
     /* between cpu_code_run_cta and code whose groups run in step (gen_step.c) */
     uint32_t step_groups; /* to the code: so many do; 0: only the group that it is called for */
     uint32_t step_rounds; /* to the code: barriers until it comes back in any case */
-    uint32_t
-        step_group; /* from the code: the group that has stopped, or step_groups: all have ended; */
+    /* both ways: the group that runs, or has stopped; from the code step_groups if all have ended; */
+    uint32_t step_group;
     int32_t step_before; /* states of those behind it, */
     int32_t step_after;  /* and of those before it */
 };

@@ -214,6 +214,8 @@ static int32_t run_in_step(const cpu_code_t *code, cpu_launch_t *launch, uint32_
         h->waits = h->released = h->barriers[0].came = 0;
     }
     launch->step_groups = groups;
+    launch->step_group = 0;
+    launch->step_before = launch->step_after = (int32_t)state;
     int32_t s = code->entry(launch, launch->context, 0, state);
     launch->step_groups = 0;
     if (s < CPU_STATE_DONE || (s == CPU_STATE_DONE && launch->step_group == groups)) {

@@ -227,6 +227,7 @@ LLVMIntPredicate gen_int_predicate(unsigned cmp, bool sign); /* gen_cmp.c */
 void gen_move(cpu_gen_t *gen, bool vec);
 void gen_special(cpu_gen_t *gen, bool vec);
 void gen_load(cpu_gen_t *gen);
+val_t gen_given(cpu_gen_t *gen, uint32_t reg); /* a register that is a parameter */
 void gen_store(cpu_gen_t *gen);
 void gen_atomic(cpu_gen_t *gen);
 bool gen_atomic_fast(cpu_gen_t *gen); /* false: not for this one */

@@ -1,6 +1,7 @@
 /* Branches on the bound of a loop: `i < n`, where i grows by the same from lane to lane and n is alike in all
  * of them. Two comparisons of scalars, of the first lane and the last, tell whether all lanes go the same
- * way; only if they do not is each lane's predicate made. */
+ * way; only if they do not is each lane's predicate made. `i == n` holds in no lane if n is not between
+ * the first and the last, and never in all of them. */
 #include "gpu-proxy/cpu/jit/gen_state.h"
 
 #define B gen->b
@@ -47,9 +48,15 @@ static bool is_order(unsigned cmp)
     }
 }
 
+static bool is_equality(unsigned cmp)
+{
+    return cmp == PTX_CMP_EQ || cmp == PTX_CMP_NE;
+}
+
 static bool is_whole(unsigned type)
 {
-    return type == PTX_S32 || type == PTX_U32 || type == PTX_S64 || type == PTX_U64;
+    return type == PTX_B32 || type == PTX_B64 || type == PTX_S32 || type == PTX_U32 ||
+           type == PTX_S64 || type == PTX_U64;
 }
 
 /* Grows by a constant, and by less than half of the numbers over the lanes. */
@@ -63,7 +70,7 @@ static bool grows(const cpu_gen_t *gen, const cpu_form_t *form, unsigned bits)
 static bool is_bound(cpu_gen_t *gen, const ptx_instr_t *i, gen_bound_t *bound)
 {
     if (i->op != PTX_OP_SETP || i->guard != PTX_NONE || i->boolop != PTX_BOOL_NONE ||
-        i->dst_count != 1 || !is_order(i->cmp) || !is_whole(i->type)) {
+        i->dst_count != 1 || !(is_order(i->cmp) || is_equality(i->cmp)) || !is_whole(i->type)) {
         return false;
     }
     cpu_form_t form[2];
@@ -129,6 +136,20 @@ static bool is_less(unsigned cmp)
     return cmp == PTX_CMP_LT || cmp == PTX_CMP_LE || cmp == PTX_CMP_LO || cmp == PTX_CMP_LS;
 }
 
+/* The same for equality: the way from the first lane to the limit is longer than the one to the last. */
+static void equality(cpu_gen_t *gen, const gen_bound_t *bound, val_t first, val_t limit, val_t *all,
+                     val_t *none)
+{
+    bool down = bound->stride < 0;
+    uint64_t reach = (uint64_t)(down ? -bound->stride : bound->stride) * (gen->W - 1);
+    val_t way = LLVMBuildSub(B, down ? first : limit, down ? limit : first, "");
+    val_t outside = LLVMBuildICmp(B, LLVMIntUGT, way, gen_like(way, reach), "");
+    val_t never = LLVMConstInt(gen->i1, 0, 0);
+    bool equal = bound->setp->cmp == PTX_CMP_EQ;
+    *all = equal ? never : outside;
+    *none = equal ? outside : never;
+}
+
 /* Strip gen->g: i1 whether all lanes compare so, and whether none does. */
 static void strip(cpu_gen_t *gen, const gen_bound_t *bound, val_t *all, val_t *none)
 {
@@ -137,6 +158,10 @@ static void strip(cpu_gen_t *gen, const gen_bound_t *bound, val_t *all, val_t *n
     type_t t = gen_int(gen, ptx_type_size((ptx_type_t)i->type) * 8);
     val_t first = gen_base(gen, ptx_src(gen->f, i, bound->growing), t);
     val_t limit = gen_base(gen, ptx_src(gen->f, i, 1 - bound->growing), t);
+    if (is_equality(i->cmp)) {
+        equality(gen, bound, first, limit, all, none);
+        return;
+    }
     val_t reach = LLVMConstInt(t, (uint64_t)bound->stride * (gen->W - 1), 1);
     val_t last = LLVMBuildAdd(B, first, reach, "");
     val_t low = bound->stride > 0 ? first : last, high = bound->stride > 0 ? last : first;
@@ -149,6 +174,12 @@ static void strip(cpu_gen_t *gen, const gen_bound_t *bound, val_t *all, val_t *n
     bool by_high = less == (bound->growing == 0); /* if it holds for the highest, then for all */
     *all = LLVMBuildAnd(B, whole, is[by_high], "");
     *none = LLVMBuildAnd(B, whole, LLVMBuildNot(B, is[!by_high], ""), "");
+}
+
+bool gen_bound_can(const gen_bound_t *bound, bool negated, bool all)
+{
+    bool never_all = bound->setp->cmp == PTX_CMP_EQ, never_none = bound->setp->cmp == PTX_CMP_NE;
+    return !(all != negated ? never_all : never_none);
 }
 
 void gen_bound_test(cpu_gen_t *gen, const gen_bound_t *bound, bool negated, val_t *all, val_t *none)

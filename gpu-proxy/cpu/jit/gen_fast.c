@@ -48,6 +48,16 @@ static void fast_branch_bound(cpu_gen_t *gen, const cpu_node_t *n, const gen_bou
     gen_instr(gen, bound->setp);
 }
 
+/* To `then` if it holds; `possible`: it can. */
+static void branch_if(cpu_gen_t *gen, bool possible, val_t holds, block_t then, block_t otherwise)
+{
+    if (possible) {
+        LLVMBuildCondBr(gen->b, holds, then, otherwise);
+    } else {
+        LLVMBuildBr(gen->b, otherwise);
+    }
+}
+
 static void fast_branch_divergent(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n,
                                   const gen_bound_t *bound)
 {
@@ -61,11 +71,13 @@ static void fast_branch_divergent(cpu_gen_t *gen, uint32_t b, const cpu_node_t *
     for (unsigned g = 0; g < gen->G; g++) {
         p[g] = gen_branch_predicate(gen, n, g, vec);
     }
-    LLVMBuildCondBr(gen->b, gen_all_set(gen, p), yes, rest);
+    branch_if(gen, bound == NULL || gen_bound_can(bound, n->negated, true), gen_all_set(gen, p),
+              yes, rest);
     LLVMPositionBuilderAtEnd(gen->b, yes);
     fast_jump(gen, b, n->succ[0]);
     LLVMPositionBuilderAtEnd(gen->b, rest);
-    LLVMBuildCondBr(gen->b, gen_none_set(gen, p), no, mixed);
+    branch_if(gen, bound == NULL || gen_bound_can(bound, n->negated, false), gen_none_set(gen, p),
+              no, mixed);
     LLVMPositionBuilderAtEnd(gen->b, no);
     fast_jump(gen, b, n->succ[1]);
     LLVMPositionBuilderAtEnd(gen->b, mixed);
@@ -110,7 +122,9 @@ void gen_fast_node(cpu_gen_t *gen, uint32_t b)
     gen->masked = false;
     gen_enter_loop(gen, b);
     gen_ahead_t *h = gen_ahead_begin(gen, b);
-    whole_node(gen, b);
+    if (h == NULL || !gen_masked_instead(gen, b)) { /* which it rarely comes to: no third form */
+        whole_node(gen, b);
+    }
     gen->ahead = h;
     for (uint32_t x = b; h != NULL && x <= h->end && !gen->failed; x++) {
         LLVMPositionBuilderAtEnd(gen->b, h->quick[x]);

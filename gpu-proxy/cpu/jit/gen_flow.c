@@ -236,6 +236,8 @@ bool gen_function(cpu_gen_t *gen)
     gen_make_blocks(gen);
     LLVMPositionBuilderAtEnd(gen->b, gen->setup);
     gen_setup(gen);
+    gen_find_homes(gen);
+    gen_layout_context(gen);
     w->steps = gen_step_possible(gen);
     block_t group = gen_block(gen, "group"); /* where one begins, and the next of those in step */
     LLVMPositionBuilderAtEnd(gen->b, group);
@@ -243,8 +245,6 @@ bool gen_function(cpu_gen_t *gen)
         gen_step_begin(gen);
     }
     gen_place_strips(gen);
-    gen_find_homes(gen);
-    gen_layout_context(gen);
     gen_make_slots(gen);
     if (w->need_masks) {
         make_masks(gen);
@@ -268,6 +268,6 @@ bool gen_function(cpu_gen_t *gen)
     LLVMPositionBuilderAtEnd(gen->b, gen->entry);
     LLVMBuildBr(gen->b, gen->setup);
     LLVMPositionBuilderAtEnd(gen->b, gen->setup);
-    LLVMBuildBr(gen->b, group);
+    gen_step_enter(gen, group);
     return !gen->failed;
 }

@@ -64,27 +64,53 @@ static void next_iteration(cpu_gen_t *gen, uint32_t h)
     LLVMPositionBuilderAtEnd(gen->b, on);
 }
 
-/* Every lane has come: on without masks. */
-static void run_whole(cpu_gen_t *gen, uint32_t b)
+static void clear_waiting(cpu_gen_t *gen, uint32_t b)
 {
     for (unsigned g = 0; g < gen->G; g++) {
         LLVMBuildStore(gen->b, LLVMConstNull(gen_vector(gen, gen->i1)), gen_waiting(gen, b, g));
     }
+}
+
+/* Every lane has come: on without masks. */
+static void run_whole(cpu_gen_t *gen, uint32_t b)
+{
+    clear_waiting(gen, b);
     LLVMBuildBr(gen->b, gen->flow->fast[b]);
+}
+
+/* If every lane has come it goes on without masks, else to where the builder is left: in `part`, which
+ * others enter too, or a block of its own (NULL). */
+static void whole_or_part(cpu_gen_t *gen, uint32_t b, block_t part)
+{
+    const gen_flow_t *w = gen->flow;
+    bool meets = w->meets[b] && w->fast != NULL;
+    if (part == NULL && !meets) {
+        return;
+    }
+    part = part != NULL ? part : gen_block(gen, "");
+    if (meets) {
+        val_t masks[GEN_MAX_STRIPS];
+        block_t whole = gen_block(gen, "");
+        for (unsigned g = 0; g < gen->G; g++) {
+            masks[g] = gen_load_mask(gen, gen_waiting(gen, b, g));
+        }
+        LLVMBuildCondBr(gen->b, gen_all_set(gen, masks), whole, part);
+        LLVMPositionBuilderAtEnd(gen->b, whole);
+        run_whole(gen, b);
+    } else {
+        LLVMBuildBr(gen->b, part);
+    }
+    LLVMPositionBuilderAtEnd(gen->b, part);
 }
 
 static void run_part(cpu_gen_t *gen, uint32_t b, const cpu_node_t *n)
 {
     gen_flow_t *w = gen->flow;
+    whole_or_part(gen, b, w->part[b]);
     for (unsigned g = 0; g < gen->G; g++) {
         gen->masks[g] = gen_load_mask(gen, gen_waiting(gen, b, g));
-        LLVMBuildStore(gen->b, LLVMConstNull(gen_vector(gen, gen->i1)), gen_waiting(gen, b, g));
     }
-    if (w->meets[b] && w->fast != NULL) {
-        block_t part = gen_block(gen, "");
-        LLVMBuildCondBr(gen->b, gen_all_set(gen, gen->masks), w->fast[b], part);
-        LLVMPositionBuilderAtEnd(gen->b, part);
-    }
+    clear_waiting(gen, b);
     gen->node = b;
     gen->masked = true;
     gen_sync_wait(gen, b);
@@ -126,6 +152,21 @@ block_t gen_chain(cpu_gen_t *gen, uint32_t b)
     return b == gen->a->node_count ? gen->flow->rescan
            : gen->flow->waits[b]   ? gen->flow->test[b]
                                    : gen->flow->after[b];
+}
+
+bool gen_masked_instead(cpu_gen_t *gen, uint32_t b)
+{
+    gen_flow_t *w = gen->flow;
+    if (!w->need_masks || !w->waits[b] || !w->parts[b]) {
+        return false;
+    }
+    val_t all = LLVMConstAllOnes(gen_vector(gen, gen->i1));
+    for (unsigned g = 0; g < gen->G; g++) {
+        LLVMBuildStore(gen->b, all, gen_waiting(gen, b, g));
+    }
+    w->part[b] = gen_block(gen, "part");
+    LLVMBuildBr(gen->b, w->part[b]);
+    return true;
 }
 
 void gen_masked_node(cpu_gen_t *gen, uint32_t b)

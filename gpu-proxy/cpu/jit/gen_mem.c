@@ -215,23 +215,37 @@ static void scatter_whole(cpu_gen_t *gen, val_t all, unsigned count, val_t addre
 
 /* ---- loads ---- */
 
+/* Element n of what a load of a parameter reads. */
+static val_t parameter(cpu_gen_t *gen, const ptx_instr_t *i, unsigned n)
+{
+    const ptx_operand_t *o = ptx_src(gen->f, i, 0);
+    unsigned kind = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
+    val_t none = LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0));
+    uint64_t at = gen->a->module->vars[o->index].offset + o->value;
+    val_t p = gen_offset(gen, gen->params, at + n * ptx_type_size((ptx_type_t)i->type));
+    val_t v = LLVMBuildLoad2(B, gen_type(gen, i->type), p, "");
+    LLVMSetAlignment(v, 1);
+    LLVMSetMetadata(v, kind, none);
+    return v;
+}
+
+val_t gen_given(cpu_gen_t *gen, uint32_t reg)
+{
+    val_t v = parameter(gen, gen->a->given[reg], 0);
+    return gen_bitcast(gen, v, gen_reg_type(gen, reg));
+}
+
 static void load_param(cpu_gen_t *gen, const ptx_operand_t *o, const ptx_operand_t *dst)
 {
     const ptx_instr_t *i = gen->i;
     uint64_t at = gen->a->module->vars[o->index].offset + o->value;
     unsigned bytes = ptx_type_size((ptx_type_t)i->type);
-    unsigned kind = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
-    val_t none = LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0));
     for (unsigned n = 0; n < elements_of(i); n++) {
         if (at + (n + 1) * bytes > gen->f->param_size) {
             gen_fail(gen, "parameter read beyond its end");
             return;
         }
-        val_t p = gen_offset(gen, gen->params, at + n * bytes);
-        val_t v = LLVMBuildLoad2(B, gen_type(gen, i->type), p, "");
-        LLVMSetAlignment(v, 1);
-        LLVMSetMetadata(v, kind, none);
-        gen_write(gen, element(gen, dst, n), v, i->type);
+        gen_write(gen, element(gen, dst, n), parameter(gen, i, n), i->type);
     }
 }
 

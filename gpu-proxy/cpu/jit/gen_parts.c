@@ -51,6 +51,7 @@ static void make_masked_blocks(cpu_gen_t *gen)
     uint32_t n = gen->a->node_count;
     w->test = cpu_arena_alloc(gen->arena, n, sizeof *w->test);
     w->run = cpu_arena_alloc(gen->arena, n, sizeof *w->run);
+    w->part = cpu_arena_alloc(gen->arena, n, sizeof *w->part);
     w->after = cpu_arena_alloc(gen->arena, n, sizeof *w->after);
     find_parts(gen);
     for (uint32_t b = 0; b < n; b++) {

@@ -37,9 +37,13 @@ val_t gen_slot_index(cpu_gen_t *gen, uint32_t reg, unsigned g)
     return gen_uses_inner(gen, reg) ? gen->inner_index[at] : gen->slots_index[at];
 }
 
-/* The register as it is kept: from its slot, or what was written to it in this node. */
+/* The register as it is kept: from its slot, or what was written to it in this node. What is given is
+ * read where it is needed. */
 val_t gen_load_slot(cpu_gen_t *gen, uint32_t reg, type_t t)
 {
+    if (gen->a->given[reg] != NULL) {
+        return gen_given(gen, reg);
+    }
     val_t slot = gen_slot(gen, reg, gen->g);
     if (!gen->passing[reg]) {
         return gen_slot_load(gen, t, slot);

@@ -6,16 +6,15 @@
 
 /* Groups in step (gen_step.c). */
 typedef struct {
-    val_t groups;        /* i32: so many; 0: this one runs alone */
-    val_t offset;        /* i64: from the first group's context to the present one's */
-    val_t before, after; /* i32: states in which groups begin the round, and end it */
-    block_t again;       /* the next group begins */
-    block_t ended;       /* a group has ended; NULL: not generated so far */
+    val_t stays;   /* i1, where the function begins: groups run in step */
+    block_t next;  /* the group that cpu_launch_t names begins */
+    block_t ended; /* a group has ended; NULL: not generated so far */
 } gen_step_t;
 
 typedef struct gen_flow {
     bool need_fast, need_masks;
     block_t *fast, *test, *run, *after;
+    block_t *part;  /* per node: behind the beginning of `run`; NULL: nobody else enters there */
     block_t rescan; /* no lane waits but in deferred loops */
     block_t done;
     bool *meets; /* per node: where all lanes may be together again */
@@ -68,6 +67,8 @@ bool gen_barrier_parts(const cpu_gen_t *gen, uint32_t k);
 /* gen_fast.c, gen_masked.c: the code of a node */
 void gen_fast_node(cpu_gen_t *gen, uint32_t b);
 void gen_masked_node(cpu_gen_t *gen, uint32_t b);
+/* Runs node b with all lanes, but by the code that has masks. False: there is none. */
+bool gen_masked_instead(cpu_gen_t *gen, uint32_t b);
 /* The first test for waiting lanes at or behind node b. */
 block_t gen_chain(cpu_gen_t *gen, uint32_t b);
 
@@ -79,6 +80,8 @@ typedef struct {
 } gen_bound_t;
 /* Is the branch at the end of node b on such a one, and does nothing else look at it? */
 bool gen_bound_find(cpu_gen_t *gen, uint32_t b, gen_bound_t *bound);
+/* Is there a way for all lanes of the group to go to succ[0]; or for none of them? */
+bool gen_bound_can(const gen_bound_t *bound, bool negated, bool all);
 /* i1: certainly all lanes of the group go to succ[0]; certainly none does. */
 void gen_bound_test(cpu_gen_t *gen, const gen_bound_t *bound, bool negated, val_t *all,
                     val_t *none);
@@ -132,12 +135,12 @@ void gen_barrier_release(cpu_gen_t *gen); /* who may go on does, the others wait
 
 /* gen_step.c: groups in step */
 bool gen_step_possible(const cpu_gen_t *gen);
-void gen_step_begin(cpu_gen_t *gen); /* behind gen_setup, where each group begins */
+void gen_step_begin(cpu_gen_t *gen);                /* where each group begins, behind gen_setup */
+void gen_step_enter(cpu_gen_t *gen, block_t begin); /* at the end of what gen_setup does */
 /* The group stops with all its lanes, to go on in `state` (a constant). What is generated behind that is
  * for the case that the function is left. */
 void gen_step_stop(cpu_gen_t *gen, val_t state);
-void gen_step_leave(cpu_gen_t *gen); /* the function is left otherwise */
-void gen_done(cpu_gen_t *gen);       /* the group has ended */
+void gen_done(cpu_gen_t *gen); /* the group has ended */
 
 /* gen_exchange.c: thread by thread, before and after a meeting of lanes */
 void gen_exchange_stop(cpu_gen_t *gen, const ptx_instr_t *i);

@@ -2,9 +2,14 @@
  * barrier, then each up to the next one, until all have ended. So a barrier costs a jump for each group,
  * and nobody looks at the contexts.
  *
+ * Which group it is, and in which states groups begin and end the round, stands in cpu_launch_t. So the way
+ * to the next group has two beginnings, of which one is that of the function: for the compiler this is
+ * no loop, and it does not bring what cold code needs to the function's beginning, where the registers
+ * would be full with it.
+ *
  * A group that stops elsewhere than those before it, or with a part of its lanes, ends that: the function
- * is left, and says in cpu_launch_t where the groups are. cta.c goes on from there. Only kernels whose
- * barriers are all the CTA's first, uncounted, run so, since then all waits are for the same. */
+ * is left, and cta.c goes on from there. Only kernels whose barriers are all the CTA's first, uncounted,
+ * run so, since then all waits are for the same. */
 #include "gpu-proxy/cpu/jit/gen_state.h"
 
 static bool is_plain(const cpu_gen_t *gen, const ptx_instr_t *i)
@@ -38,94 +43,103 @@ static val_t field_at(cpu_gen_t *gen, size_t offset)
     return LLVMBuildGEP2(gen->b, gen->i8, gen->launch, &at, 1, "");
 }
 
+static val_t read_field(cpu_gen_t *gen, size_t offset)
+{
+    return LLVMBuildLoad2(gen->b, gen->i32, field_at(gen, offset), "");
+}
+
 static void tell(cpu_gen_t *gen, size_t offset, val_t v)
 {
     LLVMBuildStore(gen->b, v, field_at(gen, offset));
 }
 
-static val_t phi(cpu_gen_t *gen, val_t first)
+static val_t choose(cpu_gen_t *gen, val_t alone, val_t next)
 {
-    val_t v = LLVMBuildPhi(gen->b, LLVMTypeOf(first), "");
-    LLVMAddIncoming(v, &first, &gen->setup, 1);
+    val_t v = LLVMBuildPhi(gen->b, LLVMTypeOf(alone), "");
+    LLVMAddIncoming(v, &alone, &gen->setup, 1);
+    LLVMAddIncoming(v, &next, &gen->flow->step.next, 1);
     return v;
 }
 
 void gen_step_begin(cpu_gen_t *gen)
 {
     gen_step_t *s = &gen->flow->step;
-    s->again = LLVMGetInsertBlock(gen->b);
+    block_t begin = LLVMGetInsertBlock(gen->b);
+    s->next = gen_block(gen, "next");
     LLVMPositionBuilderAtEnd(gen->b, gen->setup);
-    s->groups =
-        LLVMBuildLoad2(gen->b, gen->i32, field_at(gen, offsetof(cpu_launch_t, step_groups)), "");
-    LLVMPositionBuilderAtEnd(gen->b, s->again);
-    gen->group = phi(gen, gen->group);
-    gen->state = s->before = phi(gen, gen->state);
-    s->after = phi(gen, LLVMConstInt(gen->i32, 0, 0));
-    s->offset = phi(gen, LLVMConstInt(gen->i64, 0, 0));
-    gen->ctx = LLVMBuildGEP2(gen->b, gen->i8, gen->ctx, &s->offset, 1, "");
+    val_t groups = read_field(gen, offsetof(cpu_launch_t, step_groups));
+    s->stays = LLVMBuildICmp(gen->b, LLVMIntNE, groups, gen_like(groups, 0), "");
+    LLVMPositionBuilderAtEnd(gen->b, s->next);
+    val_t group = read_field(gen, offsetof(cpu_launch_t, step_group));
+    val_t state = read_field(gen, offsetof(cpu_launch_t, step_before));
+    val_t at = LLVMBuildZExt(gen->b, group, gen->i64, "");
+    at = LLVMBuildMul(gen->b, at, gen_like(at, gen_context_bytes(gen)), "");
+    at = LLVMBuildGEP2(gen->b, gen->i8, gen->ctx, &at, 1, "");
+    LLVMBuildBr(gen->b, begin);
+    LLVMPositionBuilderAtEnd(gen->b, begin);
+    gen->group = choose(gen, gen->group, group);
+    gen->state = choose(gen, gen->state, state);
+    gen->ctx = choose(gen, gen->ctx, at);
 }
 
-static void go_again(cpu_gen_t *gen, val_t group, val_t offset, val_t before, val_t after)
+void gen_step_enter(cpu_gen_t *gen, block_t begin)
 {
-    gen_step_t *s = &gen->flow->step;
-    block_t from = LLVMGetInsertBlock(gen->b);
-    LLVMAddIncoming(gen->group, &group, &from, 1);
-    LLVMAddIncoming(s->offset, &offset, &from, 1);
-    LLVMAddIncoming(s->before, &before, &from, 1);
-    LLVMAddIncoming(s->after, &after, &from, 1);
-    LLVMBuildBr(gen->b, s->again);
-}
-
-void gen_step_leave(cpu_gen_t *gen)
-{
-    gen_step_t *s = &gen->flow->step;
+    const gen_step_t *s = &gen->flow->step;
     if (gen->flow->steps) {
-        tell(gen, offsetof(cpu_launch_t, step_group), gen->group);
-        tell(gen, offsetof(cpu_launch_t, step_before), s->before);
-        tell(gen, offsetof(cpu_launch_t, step_after), s->after);
+        LLVMBuildCondBr(gen->b, s->stays, s->next, begin);
+    } else {
+        LLVMBuildBr(gen->b, begin);
     }
 }
 
 /* The next round begins, if this CTA may have one more without looking up; else goes to `leave`. */
 static void next_round(cpu_gen_t *gen, val_t state, block_t leave)
 {
-    val_t slot = field_at(gen, offsetof(cpu_launch_t, step_rounds));
-    val_t left = LLVMBuildLoad2(gen->b, gen->i32, slot, "");
+    val_t left = read_field(gen, offsetof(cpu_launch_t, step_rounds));
     left = LLVMBuildSub(gen->b, left, gen_like(left, 1), "");
-    LLVMBuildStore(gen->b, left, slot);
+    tell(gen, offsetof(cpu_launch_t, step_rounds), left);
     val_t none = LLVMBuildICmp(gen->b, LLVMIntEQ, left, gen_like(left, 0), "");
     block_t on = gen_block(gen, "round");
     gen_unlikely(gen, LLVMBuildCondBr(gen->b, none, leave, on));
     LLVMPositionBuilderAtEnd(gen->b, on);
-    go_again(gen, gen_like(gen->group, 0), LLVMConstInt(gen->i64, 0, 0), state, gen_like(state, 0));
+    tell(gen, offsetof(cpu_launch_t, step_group), gen_like(gen->group, 0));
+    tell(gen, offsetof(cpu_launch_t, step_before), state);
+    LLVMBuildBr(gen->b, gen->flow->step.next);
+}
+
+/* i1: groups run in step, and those before this one have stopped in the same state. */
+static val_t is_in_step(cpu_gen_t *gen, val_t groups, val_t state)
+{
+    val_t after = read_field(gen, offsetof(cpu_launch_t, step_after));
+    val_t is_first = LLVMBuildICmp(gen->b, LLVMIntEQ, gen->group, gen_like(gen->group, 0), "");
+    val_t same = LLVMBuildICmp(gen->b, LLVMIntEQ, after, state, "");
+    val_t stays = LLVMBuildICmp(gen->b, LLVMIntNE, groups, gen_like(groups, 0), "");
+    return LLVMBuildAnd(gen->b, LLVMBuildOr(gen->b, is_first, same, ""), stays, "");
 }
 
 void gen_step_stop(cpu_gen_t *gen, val_t state)
 {
-    gen_step_t *s = &gen->flow->step;
     bool ends = LLVMConstIntGetSExtValue(state) == CPU_STATE_DONE;
     block_t leave = gen_block(gen, "leave"), on = gen_block(gen, "step"), last = gen_block(gen, ""),
-            next = gen_block(gen, "next");
-    val_t is_first = LLVMBuildICmp(gen->b, LLVMIntEQ, gen->group, gen_like(gen->group, 0), "");
-    val_t same = LLVMBuildICmp(gen->b, LLVMIntEQ, s->after, state, "");
-    val_t in_step = LLVMBuildICmp(gen->b, LLVMIntNE, s->groups, gen_like(s->groups, 0), "");
-    same = LLVMBuildAnd(gen->b, LLVMBuildOr(gen->b, is_first, same, ""), in_step, "");
-    LLVMBuildCondBr(gen->b, same, on, leave);
+            more = gen_block(gen, "");
+    val_t groups = read_field(gen, offsetof(cpu_launch_t, step_groups));
+    val_t apart = LLVMBuildNot(gen->b, is_in_step(gen, groups, state), "");
+    gen_unlikely(gen, LLVMBuildCondBr(gen->b, apart, leave, on));
     LLVMPositionBuilderAtEnd(gen->b, on);
     val_t group = LLVMBuildAdd(gen->b, gen->group, gen_like(gen->group, 1), "");
-    LLVMBuildCondBr(gen->b, LLVMBuildICmp(gen->b, LLVMIntEQ, group, s->groups, ""), last, next);
-    LLVMPositionBuilderAtEnd(gen->b, next);
-    val_t bytes = LLVMConstInt(gen->i64, gen_context_bytes(gen), 0);
-    go_again(gen, group, LLVMBuildAdd(gen->b, s->offset, bytes, ""), s->before, state);
+    LLVMBuildCondBr(gen->b, LLVMBuildICmp(gen->b, LLVMIntEQ, group, groups, ""), last, more);
+    LLVMPositionBuilderAtEnd(gen->b, more);
+    tell(gen, offsetof(cpu_launch_t, step_group), group);
+    tell(gen, offsetof(cpu_launch_t, step_after), state);
+    LLVMBuildBr(gen->b, gen->flow->step.next);
     LLVMPositionBuilderAtEnd(gen->b, last);
     if (ends) {
-        tell(gen, offsetof(cpu_launch_t, step_group), s->groups);
+        tell(gen, offsetof(cpu_launch_t, step_group), groups);
         LLVMBuildRet(gen->b, state);
     } else {
         next_round(gen, state, leave);
     }
     LLVMPositionBuilderAtEnd(gen->b, leave);
-    gen_step_leave(gen);
 }
 
 void gen_done(cpu_gen_t *gen)

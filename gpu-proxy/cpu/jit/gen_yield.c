@@ -88,7 +88,6 @@ static void leave_parted(cpu_gen_t *gen, int64_t flags)
                        gen_spinning_at(gen, j / gen->G, j % gen->G));
     }
     gen_copy_registers(gen, w->saved_parts, true);
-    gen_step_leave(gen);
     LLVMBuildRet(gen->b, gen_state_value(gen, gen_state_parted(gen) | flags));
 }
 

@@ -105,12 +105,13 @@ typedef struct {
     cpu_node_t *nodes;
     uint32_t loop_count;
     cpu_loop_t *loops;
-    cpu_bits_t *live_in; /* per node: registers */
-    cpu_value_t *values; /* per register */
-    bool *divergent;     /* per node: its branch may split the group */
-    bool *crowded;       /* per node: other lanes may wait elsewhere while it runs */
-    bool *thinned;       /* per node: lanes of the group may have ended before */
-    bool *held;          /* per sync node: lanes may wait there for lanes that are behind */
+    const ptx_instr_t **given; /* per register: what loads the parameter that it is; or NULL */
+    cpu_bits_t *live_in;       /* per node: registers */
+    cpu_value_t *values;       /* per register */
+    bool *divergent;           /* per node: its branch may split the group */
+    bool *crowded;             /* per node: other lanes may wait elsewhere while it runs */
+    bool *thinned;             /* per node: lanes of the group may have ended before */
+    bool *held;                /* per sync node: lanes may wait there for lanes that are behind */
     bool any_divergent;
     unsigned max_live; /* largest number of varying registers alive at once */
 } cpu_analysis_t;
@@ -118,7 +119,8 @@ typedef struct {
 /* Control flow, liveness: independent of config. */
 void cpu_analyse_flow(cpu_analysis_t *a);
 bool cpu_analyse_spin(cpu_analysis_t *a); /* a part of it: loops[].deferred; are there any? */
-void cpu_analyse_live(cpu_analysis_t *a);
+void cpu_analyse_given(cpu_analysis_t *a);
+void cpu_analyse_live(cpu_analysis_t *a); /* but of those that are given */
 /* Forms and regions under a->config; may be called again with another one. */
 void cpu_analyse_forms(cpu_analysis_t *a);
 

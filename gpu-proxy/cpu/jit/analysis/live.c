@@ -53,4 +53,9 @@ void cpu_analyse_live(cpu_analysis_t *a)
             changed |= cpu_bits_or(a->live_in[b], live, a->f->reg_count);
         }
     }
+    for (uint32_t r = 0; r < a->f->reg_count; r++) {
+        for (uint32_t b = 0; a->given[r] != NULL && b < a->node_count; b++) {
+            cpu_bits_drop(a->live_in[b], r);
+        }
+    }
 }
