@@ -11,6 +11,7 @@
 #define DEV static __device__
 #ifdef __NVCC__
 #define NOINLINE __noinline__
+#define LOWEST_BIT(a) ((u32)__ffs((i32)(a)) - 1) /* the builtin is the host's alone there */
 #else
 #define NOINLINE __attribute__((noinline))
 #endif
@@ -18,6 +19,9 @@
 #include <math.h>
 #define DEV static
 #define NOINLINE __attribute__((noinline))
+#endif
+#ifndef LOWEST_BIT
+#define LOWEST_BIT(a) ((u32)__builtin_ctz(a))
 #endif
 
 typedef signed char i8;
@@ -109,7 +113,7 @@ DEV inline u32 clz_u64(u64 a)
 }
 DEV inline u32 ctz_u32(u32 a)
 {
-    return a ? (u32)__builtin_ctz(a) : 32;
+    return a ? LOWEST_BIT(a) : 32;
 }
 DEV inline u32 swap_u32(u32 a)
 {
