@@ -247,7 +247,7 @@ static void report(const options_t *o, kind_t kind, int cpus, int spin)
 {
     char metric[64];
     figures_t floor = measure(kind, true, cpus, 0, o->smoke);
-    figures_t f = measure(kind, false, cpus, spin ? 20 : 0, o->smoke);
+    figures_t f = measure(kind, false, cpus, spin ? 100 : 0, o->smoke);
     const char *how = spin ? "spin" : "block";
     snprintf(metric, sizeof metric, "%s_%dcpu_%s_pp64", names[kind], cpus, how);
     bench_line(o->json, "link_speed", metric, f.pingpong_us, "us", floor.pingpong_us, NAN,

@@ -20,11 +20,8 @@ enum {
     DIRECT_RECEIVE = 16 * 1024, /* from this size on bytes go straight to the caller */
     SEND_WINDOW = 64,           /* iovec entries per write */
     DEFAULT_SILENCE_MS = 15000,
-    DEFAULT_SPIN_US = 20,
+    DEFAULT_SPIN_US = 100,
     MAX_SPIN_US = 1000,
-    MIN_SPIN_NS = 2000,
-    SPIN_RETRY = 64,
-    SPIN_RETRY_MAX = 4096,
     STALL_RETRY_MS = 10,
 };
 
@@ -145,11 +142,12 @@ static int plain_pending(gb_link_t *link)
     return 0;
 }
 
-static gb_status_t plain_try_recv(gb_link_t *link, void *buffer, size_t cap, size_t *got)
+/* With `flags` 0 it sleeps: the socket is a blocking one, and every other call says MSG_DONTWAIT. */
+gb_status_t gb_plain_recv(gb_link_t *link, void *buffer, size_t cap, int flags, size_t *got)
 {
     ssize_t n;
     do {
-        n = recv(link->fd, buffer, cap, MSG_DONTWAIT);
+        n = recv(link->fd, buffer, cap, flags);
     } while (n < 0 && errno == EINTR);
     if (n < 0)
         return errno == EAGAIN ? GB_ERR_AGAIN : gb_link_lose(link, errno, "receiving");
@@ -159,10 +157,14 @@ static gb_status_t plain_try_recv(gb_link_t *link, void *buffer, size_t cap, siz
     return GB_OK;
 }
 
-int gb_plain_ready(gb_link_t *link)
+static gb_status_t plain_try_recv(gb_link_t *link, void *buffer, size_t cap, size_t *got)
 {
-    uint8_t byte;
-    return recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+    return gb_plain_recv(link, buffer, cap, MSG_DONTWAIT, got);
+}
+
+static gb_status_t plain_recv_wait(gb_link_t *link, void *buffer, size_t cap, size_t *got)
+{
+    return gb_plain_recv(link, buffer, cap, 0, got);
 }
 
 int gb_plain_may_spin(gb_link_t *link)
@@ -205,6 +207,7 @@ static const gb_link_ops_t plain_ops = {
     .try_flush = plain_try_flush,
     .unsent = plain_nothing,
     .try_recv = plain_try_recv,
+    .recv_wait = plain_recv_wait,
     .pending = plain_pending,
     .may_spin = gb_plain_may_spin,
     .wait = gb_plain_wait,
@@ -230,6 +233,8 @@ gb_status_t gb_link_make(int fd, const char *kind, gb_link_t **out)
 {
     char peer[GB_ENDPOINT_TEXT];
     gb_status_t st = gb_socket_prepare(fd);
+    if (st == GB_OK)
+        st = gb_socket_set_blocking(fd);
     gb_link_t *link = st == GB_OK ? calloc(1, sizeof *link) : NULL;
     uint8_t *buffer = link ? malloc(RECEIVE_BUFFER) : NULL;
     if (!buffer) {
@@ -422,33 +427,6 @@ gb_status_t gb_link_flush(gb_link_t *link, uint64_t deadline)
 
 /* ---- receiving ---- */
 
-static void spin_hit(gb_spin_t *s)
-{
-    s->budget_ns = s->budget_ns ? s->budget_ns * 2 : s->max_ns;
-    if (s->budget_ns > s->max_ns)
-        s->budget_ns = s->max_ns;
-    s->retry = SPIN_RETRY;
-}
-
-static void spin_miss(gb_spin_t *s)
-{
-    if (s->budget_ns == 0 && s->retry < SPIN_RETRY_MAX)
-        s->retry *= 2;
-    s->budget_ns /= 2;
-    if (s->budget_ns < MIN_SPIN_NS)
-        s->budget_ns = 0;
-    s->waits = 0;
-}
-
-static uint32_t spin_budget(gb_spin_t *s)
-{
-    if (!s->max_ns)
-        return 0;
-    if (s->budget_ns == 0 && ++s->waits >= s->retry)
-        return s->max_ns;
-    return s->budget_ns;
-}
-
 static void relax(void)
 {
 #if defined(__x86_64__)
@@ -456,55 +434,78 @@ static void relax(void)
 #endif
 }
 
-/* Looks for as long as the budget allows. GB_ERR_AGAIN: nothing came. A transport with a lock is asked
- * only when its socket has something. */
-static gb_status_t spin(gb_link_t *link, uint64_t deadline, void *buffer, size_t cap, size_t *got)
+/* Polls until `end`. GB_ERR_AGAIN: nothing came. A transport with a lock is asked only when its socket has
+ * something. */
+static gb_status_t poll_for(gb_link_t *link, uint64_t began, uint64_t end, void *buffer, size_t cap,
+                            size_t *got)
 {
-    uint32_t budget = link->ops->may_spin(link) ? spin_budget(&link->spin) : 0;
-    uint64_t end = budget ? gb_now_ns() + budget : UINT64_MAX;
-    if (!budget || end > deadline)
-        return GB_ERR_AGAIN;
+    uint64_t now;
     do {
         gb_status_t st = GB_ERR_AGAIN;
         if (!link->ops->ready || link->ops->ready(link))
             st = link->ops->try_recv(link, buffer, cap, got);
+        now = gb_now_ns();
         if (st != GB_ERR_AGAIN) {
-            spin_hit(&link->spin);
+            gb_spin_hit(&link->spin, now - began);
             return st;
         }
         relax();
-    } while (gb_now_ns() < end);
-    spin_miss(&link->spin);
+    } while (now < end);
+    gb_spin_miss(&link->spin);
     return GB_ERR_AGAIN;
 }
 
-/* One receive into `buffer`, waiting until `deadline`. */
+/* Sleeps until something comes. */
+static gb_status_t sleep_for(gb_link_t *link, uint64_t deadline, void *buffer, size_t cap,
+                             size_t *got)
+{
+    gb_status_t st;
+    do {
+        short ready;
+        st = check_alive(link);
+        if (st == GB_OK && deadline == GB_NEVER && link->ops->recv_wait) {
+            st = link->ops->recv_wait(link, buffer, cap, got);
+            continue;
+        }
+        if (st == GB_OK)
+            st = link->ops->wait(link, GB_SOCKET_IN, deadline, &ready);
+        if (st == GB_ERR_TIMEOUT)
+            return gb_fail(GB_ERR_TIMEOUT, "%s has not answered in time", link->peer);
+        if (st == GB_OK)
+            st = check_alive(link);
+        if (st == GB_OK)
+            st = link->ops->try_recv(link, buffer, cap, got);
+    } while (st == GB_ERR_AGAIN);
+    return st;
+}
+
+/* One receive into `buffer`, waiting until `deadline`. Who will not poll, and would wait for ever, need not
+ * look before he sleeps: the transport does. */
 static gb_status_t receive(gb_link_t *link, void *buffer, size_t cap, uint64_t deadline,
                            size_t *got)
 {
-    int waits = 0;
-    for (;;) {
-        size_t n = 0;
-        gb_status_t st = check_alive(link);
-        if (st == GB_OK)
-            st = link->ops->try_recv(link, buffer, cap, &n);
-        if (st == GB_ERR_AGAIN && deadline && !waits++)
-            st = spin(link, deadline, buffer, cap, &n);
-        if (st == GB_OK) {
-            atomic_store_explicit(&link->heard, gb_now_ns(), memory_order_relaxed);
-            atomic_fetch_add_explicit(&link->received, n, memory_order_relaxed);
-            *got = n;
-            return GB_OK;
-        }
-        if (st != GB_ERR_AGAIN || deadline == 0)
-            return st;
-        short ready;
-        st = link->ops->wait(link, GB_SOCKET_IN, deadline, &ready);
-        if (st == GB_ERR_TIMEOUT)
-            return gb_fail(GB_ERR_TIMEOUT, "%s has not answered in time", link->peer);
-        if (st != GB_OK)
-            return st;
-    }
+    size_t n = 0;
+    gb_status_t st = check_alive(link);
+    uint32_t budget = deadline && link->ops->may_spin(link) ? gb_spin_budget(&link->spin) : 0;
+    uint64_t began = gb_now_ns(), end = began + budget;
+    if (st == GB_OK && (budget || deadline != GB_NEVER || !link->ops->recv_wait))
+        st = link->ops->try_recv(link, buffer, cap, &n);
+    else if (st == GB_OK)
+        st = GB_ERR_AGAIN;
+    if (st == GB_ERR_AGAIN && budget && end <= deadline)
+        st = poll_for(link, began, end, buffer, cap, &n);
+    int slept = st == GB_ERR_AGAIN && deadline;
+    if (slept)
+        st = sleep_for(link, deadline, buffer, cap, &n);
+    if (st != GB_OK)
+        return st;
+    uint64_t now = gb_now_ns();
+    if (slept)
+        gb_spin_slept(&link->spin, now - began);
+    atomic_store_explicit(&link->heard, now, memory_order_relaxed);
+    atomic_fetch_add_explicit(&link->received, n, memory_order_relaxed);
+    *got = n;
+    return GB_OK;
 }
 
 static size_t take_buffered(gb_link_t *link, void *out, size_t cap)
@@ -636,9 +637,7 @@ uint64_t gb_link_heard(const gb_link_t *link)
 
 void gb_link_set_spin(gb_link_t *link, uint32_t microseconds)
 {
-    link->spin.max_ns = (microseconds > MAX_SPIN_US ? MAX_SPIN_US : microseconds) * 1000;
-    link->spin.budget_ns = link->spin.max_ns;
-    link->spin.retry = SPIN_RETRY;
+    gb_spin_init(&link->spin, (microseconds > MAX_SPIN_US ? MAX_SPIN_US : microseconds) * 1000);
 }
 
 gb_link_counters_t gb_link_counters(const gb_link_t *link)

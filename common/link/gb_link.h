@@ -133,7 +133,7 @@ void gb_link_set_silence(gb_link_t *link, uint32_t milliseconds);
 /* gb_now_ns() of the last byte received (of the making, if none yet). */
 uint64_t gb_link_heard(const gb_link_t *link);
 
-/* Longest busy poll before sleeping in gb_link_recv*, microseconds; 0 = never. Default 20, or
+/* Longest busy poll before sleeping in gb_link_recv*, microseconds; 0 = never. Default 100, or
  * GABLE_LINK_SPIN_US; always 0 where the process may use one CPU only. */
 void gb_link_set_spin(gb_link_t *link, uint32_t microseconds);
 

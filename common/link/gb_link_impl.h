@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "common/link/gb_link.h"
+#include "common/link/gb_spin.h"
 
 /* What is still to be sent of an iovec array that must not be changed. */
 typedef struct {
@@ -37,6 +38,9 @@ typedef struct {
     int (*unsent)(const gb_link_t *link);
     /* At least one byte, or GB_ERR_AGAIN, or GB_ERR_LOST. */
     gb_status_t (*try_recv)(gb_link_t *link, void *buffer, size_t cap, size_t *got);
+    /* The same, sleeping until something comes; GB_ERR_AGAIN all the same if that makes no bytes for the
+     * caller. One system call less than `wait`. NULL: use `wait`. Receiver's thread. */
+    gb_status_t (*recv_wait)(gb_link_t *link, void *buffer, size_t cap, size_t *got);
     /* Received bytes wait inside the transport. */
     int (*pending)(gb_link_t *link);
     /* Something to receive, or the end, may be there: for the busy poll, where that is cheaper than
@@ -54,17 +58,6 @@ typedef struct {
     void (*release)(gb_link_t *link);
 } gb_link_ops_t;
 
-/* When a busy poll before sleeping pays: it does while answers come within the budget. The budget is
- * halved by a miss (both ends on one CPU, long work at the peer) and doubled by a hit; at zero only
- * every 64th wait tries again, and every try in vain doubles the time until the next, up to 4096.
- * Receiver's thread. */
-typedef struct {
-    uint32_t max_ns;
-    uint32_t budget_ns;
-    uint32_t waits; /* since the budget became zero or the last try */
-    uint32_t retry; /* waits after which to try again */
-} gb_spin_t;
-
 struct gb_link {
     const gb_link_ops_t *ops;
     int fd;
@@ -80,7 +73,7 @@ struct gb_link {
     uint8_t *buffer;
     size_t head;
     size_t tail;
-    gb_spin_t spin;
+    gb_spin_t spin; /* the busy poll before sleeping */
     /* anyone's */
     atomic_uint silence_ms;
     atomic_uint_fast64_t heard;
@@ -112,7 +105,7 @@ int gb_shm_has_input(gb_link_t *link); /* any thread */
 
 /* For transports over a socket. */
 gb_status_t gb_plain_wait(gb_link_t *link, short events, uint64_t deadline, short *ready);
-int gb_plain_ready(gb_link_t *link);
+gb_status_t gb_plain_recv(gb_link_t *link, void *buffer, size_t cap, int flags, size_t *got);
 int gb_plain_may_spin(gb_link_t *link);
 void gb_plain_finish(gb_link_t *link);
 void gb_plain_wake(gb_link_t *link);

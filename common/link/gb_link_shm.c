@@ -111,6 +111,9 @@ static int say_where(gb_shm_t *m)
     return here;
 }
 
+/* A receiver that sleeps on another core is rung as soon as it finds something, so that both copy at the
+ * same time; one on this core only when all is put, or no more fits: to be interrupted by it after every
+ * stride takes longer than the copying. Callers come back until the cursor is done or nothing fits. */
 static gb_status_t shm_try_send(gb_link_t *link, gb_cursor_t *cursor, size_t *sent)
 {
     gb_shm_t *m = link->shm;
@@ -135,13 +138,14 @@ static gb_status_t shm_try_send(gb_link_t *link, gb_cursor_t *cursor, size_t *se
         m->room -= n;
         total += n;
     }
-    if (!total)
-        return GB_ERR_AGAIN;
-    say_where(m);
-    atomic_store(&lane->head, m->put); /* and a full fence: before looking for sleepers */
-    ring(peer(m), WAITS_DATA);
+    if (total)
+        atomic_store(&lane->head, m->put); /* and a full fence: before looking for sleepers */
+    int more = total > 0 && m->room > 0 && !gb_cursor_done(cursor);
+    int apart = say_where(m) != atomic_load_explicit(&peer(m)->cpu, memory_order_relaxed);
+    if (apart || !more)
+        ring(peer(m), WAITS_DATA);
     *sent = total;
-    return GB_OK;
+    return total ? GB_OK : GB_ERR_AGAIN;
 }
 
 static gb_status_t shm_try_flush(gb_link_t *link)

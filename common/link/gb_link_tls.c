@@ -1,12 +1,14 @@
 /* TLS 1.3 with the lease's key as external PSK (psk_dhe_ke: forward secrecy, no certificates).
  *
- * One lock protects the SSL object and the buffer of encrypted bytes. Under it nothing waits: the
- * socket is non-blocking, and polled by gb_link.c without the lock. So one thread can send while
- * another receives.
+ * One lock protects the SSL object and the buffer of encrypted bytes. Under it nothing waits: bytes
+ * are read from the socket with MSG_DONTWAIT, and who waits for some does so without the lock. So one
+ * thread can send while another receives.
  *
  * Sending: plaintext is cut into full records (small pieces gathered into one), encrypted into `out`,
  * up to OUT_TARGET bytes, and leaves with one write: a record per write() would cost half of the
- * throughput. Receiving: OpenSSL reads ahead 256 KiB per read().
+ * throughput. Receiving: OpenSSL reads ahead 256 KiB per read(). The first bytes after a wait are
+ * received by who waits, into `first`, and handed to OpenSSL from there: one system call wakes and
+ * brings them. They are the receiver's and need no lock.
  *
  * The PSK's identity names the lease and the preamble's nonce, so that a handshake belongs to one
  * preamble and cannot be spliced onto another. */
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -28,6 +31,7 @@ enum {
     RECORD = 16 * 1024,
     OUT_TARGET = 256 * 1024,
     READ_AHEAD = 256 * 1024,
+    FIRST = 4096, /* bytes; a small message, while large ones are not copied once more */
     RECEIVE_ROUND = 256 * 1024, /* longest stay under the lock, in bytes */
     IDENTITY = 16 + 1 + 2 * GB_NONCE_SIZE + 1,
 };
@@ -36,7 +40,13 @@ struct gb_tls {
     pthread_mutex_t lock;
     SSL_CTX *ctx;
     SSL *ssl;
-    BIO_METHOD *method; /* of the BIO that appends to `out` */
+    BIO_METHOD *method; /* of the BIO that appends to `out` and takes from `first` and the socket */
+    int fd;
+    int ended;   /* the socket has nothing more */
+    int failure; /* errno of a receive into `first`, for OpenSSL to meet */
+    uint8_t first[FIRST];
+    size_t first_head;
+    size_t first_tail;
     uint8_t *out;
     size_t out_head;
     size_t out_tail;
@@ -49,7 +59,7 @@ struct gb_tls {
     char identity[IDENTITY];
 };
 
-/* ---- the outgoing BIO ---- */
+/* ---- the BIO ---- */
 
 static int out_reserve(gb_tls_t *t, size_t more)
 {
@@ -79,25 +89,48 @@ static int out_write(BIO *bio, const char *data, int size)
     return size;
 }
 
-static long out_ctrl(BIO *bio, int command, long number, void *pointer)
+static int first_read(BIO *bio, char *data, int size)
 {
-    (void)bio;
-    (void)number;
-    (void)pointer;
-    return command == BIO_CTRL_FLUSH ? 1 : 0;
+    gb_tls_t *t = BIO_get_data(bio);
+    size_t n = t->first_tail - t->first_head;
+    BIO_clear_retry_flags(bio);
+    if (n > 0) {
+        n = n < (size_t)size ? n : (size_t)size;
+        memcpy(data, t->first + t->first_head, n);
+        t->first_head += n;
+        return (int)n;
+    }
+    ssize_t got = -1;
+    if (t->failure)
+        errno = t->failure;
+    else
+        got = t->ended ? 0 : recv(t->fd, data, (size_t)size, MSG_DONTWAIT);
+    t->ended |= got == 0;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_read(bio);
+    return (int)got;
 }
 
-static int out_create(BIO *bio)
+static long bio_ctrl(BIO *bio, int command, long number, void *pointer)
+{
+    const gb_tls_t *t = BIO_get_data(bio);
+    (void)number;
+    (void)pointer;
+    return command == BIO_CTRL_FLUSH || (command == BIO_CTRL_EOF && t->ended);
+}
+
+static int bio_create(BIO *bio)
 {
     BIO_set_init(bio, 1);
     return 1;
 }
 
-static BIO *out_bio(gb_tls_t *t)
+static BIO *bio_of(gb_tls_t *t)
 {
-    t->method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gable out");
+    t->method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gable");
     if (!t->method || !BIO_meth_set_write(t->method, out_write) ||
-        !BIO_meth_set_ctrl(t->method, out_ctrl) || !BIO_meth_set_create(t->method, out_create))
+        !BIO_meth_set_read(t->method, first_read) || !BIO_meth_set_ctrl(t->method, bio_ctrl) ||
+        !BIO_meth_set_create(t->method, bio_create))
         return NULL;
     BIO *bio = BIO_new(t->method);
     if (bio)
@@ -280,11 +313,42 @@ static gb_status_t tls_try_recv(gb_link_t *link, void *buffer, size_t cap, size_
     return GB_OK;
 }
 
+/* Receives into `first`, without the lock; 1 = there is something now, be it the end. */
+static int fetch_first(gb_tls_t *t, int flags)
+{
+    if (t->first_head != t->first_tail || t->ended || t->failure)
+        return 1;
+    ssize_t n = recv(t->fd, t->first, sizeof t->first, flags);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    t->failure = n < 0 ? errno : 0;
+    t->ended = n == 0;
+    if (n <= 0)
+        return 1;
+    t->first_head = 0;
+    t->first_tail = (size_t)n;
+    return 1;
+}
+
+static int tls_ready(gb_link_t *link)
+{
+    return fetch_first(link->tls, MSG_DONTWAIT);
+}
+
+/* OpenSSL may have bytes that no socket tells of. */
+static gb_status_t tls_recv_wait(gb_link_t *link, void *buffer, size_t cap, size_t *got)
+{
+    gb_status_t st = tls_try_recv(link, buffer, cap, got);
+    if (st != GB_ERR_AGAIN || !fetch_first(link->tls, 0))
+        return st;
+    return tls_try_recv(link, buffer, cap, got);
+}
+
 static int tls_pending(gb_link_t *link)
 {
     gb_tls_t *t = link->tls;
     pthread_mutex_lock(&t->lock);
-    int pending = !t->drained && SSL_has_pending(t->ssl);
+    int pending = t->first_head != t->first_tail || (!t->drained && SSL_has_pending(t->ssl));
     pthread_mutex_unlock(&t->lock);
     return pending;
 }
@@ -313,8 +377,9 @@ static const gb_link_ops_t tls_ops = {
     .try_flush = tls_try_flush,
     .unsent = tls_unsent,
     .try_recv = tls_try_recv,
+    .recv_wait = tls_recv_wait,
     .pending = tls_pending,
-    .ready = gb_plain_ready,
+    .ready = tls_ready,
     .may_spin = gb_plain_may_spin,
     .wait = gb_plain_wait,
     .finish = gb_plain_finish,
@@ -352,18 +417,17 @@ static gb_status_t tls_create(int fd, int server, const gb_preamble_t *facts, co
                               gb_tls_t **out)
 {
     gb_tls_t *t = calloc(1, sizeof *t);
-    BIO *in = NULL;
-    BIO *sink = NULL;
+    BIO *bio = NULL;
     if (!t)
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory for a TLS connection");
     pthread_mutex_init(&t->lock, NULL);
+    t->fd = fd;
     t->key = *key;
     snprintf(t->identity, sizeof t->identity, "%016llx:", (unsigned long long)facts->lease);
     gb_hex_encode(facts->nonce, GB_NONCE_SIZE, t->identity + strlen(t->identity));
 
-    if (context_init(t, server) && (t->ssl = SSL_new(t->ctx)) && (sink = out_bio(t)) &&
-        (in = BIO_new_socket(fd, BIO_NOCLOSE))) {
-        SSL_set_bio(t->ssl, in, sink);
+    if (context_init(t, server) && (t->ssl = SSL_new(t->ctx)) && (bio = bio_of(t))) {
+        SSL_set_bio(t->ssl, bio, bio);
         SSL_set_app_data(t->ssl, t);
         if (server)
             SSL_set_accept_state(t->ssl);
@@ -372,7 +436,6 @@ static gb_status_t tls_create(int fd, int server, const gb_preamble_t *facts, co
         *out = t;
         return GB_OK;
     }
-    BIO_free(sink);
     tls_free(t);
     return gb_fail(GB_ERR_INTERNAL, "TLS cannot be set up: OpenSSL 3 with TLS 1.3 is needed");
 }

@@ -68,6 +68,14 @@ gb_status_t gb_socket_prepare(int fd)
     return GB_OK;
 }
 
+gb_status_t gb_socket_set_blocking(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK))
+        return gb_fail_errno(GB_ERR_IO, errno, "cannot set up a socket");
+    return GB_OK;
+}
+
 void gb_socket_set_silence(int fd, uint32_t milliseconds)
 {
     if (gb_socket_is_unix(fd))

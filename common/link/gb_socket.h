@@ -23,6 +23,9 @@ gb_status_t gb_socket_wait(int fd, short events, uint64_t deadline);
 /* Close-on-exec, non-blocking, NODELAY and buffer sizes, whichever apply. */
 gb_status_t gb_socket_prepare(int fd);
 
+/* Blocking again, for calls that say MSG_DONTWAIT themselves wherever they must not sleep. */
+gb_status_t gb_socket_set_blocking(int fd);
+
 /* Lets the kernel notice a peer machine that vanished; TCP only, else nothing happens. */
 void gb_socket_set_silence(int fd, uint32_t milliseconds);
 

@@ -8,7 +8,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/frame/gb_frame.h"
@@ -285,6 +287,47 @@ static void shutdown_wakes_a_receiver(void **state)
     }
 }
 
+typedef struct {
+    gb_link_t *link;
+    gb_status_t status;
+    uint64_t cpu_ns; /* while it waited */
+} idler_t;
+
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec t;
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t), 0);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void *idle_main(void *arg)
+{
+    idler_t *i = arg;
+    uint8_t byte;
+    uint64_t before = thread_cpu_ns();
+    i->status = gb_link_recv(i->link, &byte, 1, GB_NEVER);
+    i->cpu_ns = thread_cpu_ns() - before;
+    return NULL;
+}
+
+/* Who waits polls a moment, and then sleeps until the byte is there. */
+static void idle_uses_no_cpu(void **state)
+{
+    (void)state;
+    for (line_t line = 0; line < LINE_COUNT; line++) {
+        ends_t e = ends_open(line);
+        pthread_t thread;
+        idler_t i = {.link = e.client};
+        assert_int_equal(pthread_create(&thread, NULL, idle_main, &i), 0);
+        poll(NULL, 0, 200);
+        assert_int_equal(gb_link_send(e.server, "x", 1), GB_OK);
+        pthread_join(thread, NULL);
+        assert_int_equal(i.status, GB_OK);
+        assert_true(i.cpu_ns < 20000000u);
+        ends_close(&e);
+    }
+}
+
 static void waiting(void **state)
 {
     (void)state;
@@ -344,6 +387,7 @@ int main(void)
         cmocka_unit_test(end_of_peer),
         cmocka_unit_test(goodbye_is_a_frame),
         cmocka_unit_test(shutdown_wakes_a_receiver),
+        cmocka_unit_test(idle_uses_no_cpu),
         cmocka_unit_test(waiting),
         cmocka_unit_test(damaged_tls_is_lost),
     };

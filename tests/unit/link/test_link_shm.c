@@ -7,7 +7,9 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,6 +179,59 @@ static void idle_uses_no_cpu(void **state)
     gb_link_close(b);
 }
 
+typedef struct {
+    gb_link_t *link;
+    gb_status_t status;
+    size_t size;
+    long slept;
+    uint8_t *bytes;
+} reader_t;
+
+static void *read_main(void *arg)
+{
+    reader_t *r = arg;
+    r->status = gb_link_recv(r->link, r->bytes, 1, GB_NEVER);
+    long before = switches();
+    if (r->status == GB_OK)
+        r->status = gb_link_recv(r->link, r->bytes, r->size, GB_NEVER);
+    r->slept = switches() - before;
+    return NULL;
+}
+
+/* A long message to a receiver on the same core interrupts the sender at its end, not after every stride. */
+static void one_core_is_rung_once(void **state)
+{
+    enum { SIZE = 768 << 10 };
+    static uint8_t sent[SIZE], got[SIZE];
+    cpu_set_t all, one;
+    gb_link_t *a, *b;
+    pthread_t thread;
+    long least = LONG_MAX;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0); /* the thread inherits it */
+    close(pair(&a, &b));
+    gb_link_set_watched(a);
+    fill_bytes(sent, SIZE, 5);
+    for (int i = 0; i < 20 && least > 3; i++) { /* others may interrupt both */
+        reader_t r = {.link = a, .size = SIZE, .bytes = got};
+        assert_int_equal(pthread_create(&thread, NULL, read_main, &r), 0);
+        assert_int_equal(gb_link_send(b, sent, 1), GB_OK);
+        poll(NULL, 0, 10);
+        assert_int_equal(gb_link_send(b, sent, SIZE), GB_OK);
+        pthread_join(thread, NULL);
+        assert_int_equal(r.status, GB_OK);
+        assert_memory_equal(got, sent, SIZE);
+        least = r.slept < least ? r.slept : least;
+    }
+    assert_true(least <= 3);
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+    gb_link_close(a);
+    gb_link_close(b);
+}
+
 /* A peer process that dies without a word: the sleeper finds out, by itself or told by its watcher. */
 static void peer_is_killed(void **state)
 {
@@ -223,6 +278,7 @@ int main(void)
         cmocka_unit_test(only_sealed_memory),
         cmocka_unit_test(memory_must_come),
         cmocka_unit_test(idle_uses_no_cpu),
+        cmocka_unit_test(one_core_is_rung_once),
         cmocka_unit_test(peer_is_killed),
     };
     return cmocka_run_group_tests_name("link_shm", tests, NULL, NULL);
