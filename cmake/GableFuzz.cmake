@@ -1,11 +1,12 @@
-# gable_add_fuzz(NAME n TARGET file.c SOURCES a.c... CORPUS folder [LIBS -lx...] [SECONDS s] [MAX n]
-#                [PLAIN])
+# gable_add_fuzz(NAME n TARGET file.c SOURCES a.c... CORPUS folder [MADE g.c...] [LIBS -lx...] [SECONDS s]
+#                [MAX n] [FLAGS -f...] [PLAIN])
 # A libFuzzer program with ASan and UBSan, compiled by clang-19 from the sources it covers, and a bounded
-# run of it as a test (label fuzz). New inputs stay in the build folder. PLAIN: without ASan.
+# run of it as a test (label fuzz). New inputs stay in the build folder. MADE: generated sources. PLAIN:
+# without ASan.
 find_program(GABLE_CLANG clang-19)
 
 function(gable_add_fuzz)
-  cmake_parse_arguments(F "PLAIN" "NAME;TARGET;CORPUS;SECONDS;MAX" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(F "PLAIN" "NAME;TARGET;CORPUS;SECONDS;MAX" "SOURCES;MADE;FLAGS;LIBS" ${ARGN})
   # the sanitizer builds would only repeat what this build does with sanitizers of its own
   if(NOT GABLE_CLANG OR GABLE_SANITIZE)
     return()
@@ -17,6 +18,8 @@ function(gable_add_fuzz)
     set(F_MAX 4096)
   endif()
   list(TRANSFORM F_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE sources)
+  list(TRANSFORM F_MADE PREPEND ${GB_GEN}/)
+  list(APPEND sources ${F_MADE})
   set(sanitizers fuzzer,address,undefined)
   if(F_PLAIN)
     set(sanitizers fuzzer,undefined)
@@ -26,7 +29,7 @@ function(gable_add_fuzz)
   set(found ${CMAKE_BINARY_DIR}/tests/${F_NAME}.found)
   add_custom_command(OUTPUT ${program}
     COMMAND ${GABLE_CLANG} -std=c11 -D_GNU_SOURCE -g -O1
-            -fsanitize=${sanitizers} -fno-sanitize-recover=undefined
+            -fsanitize=${sanitizers} -fno-sanitize-recover=undefined ${F_FLAGS}
             -I${CMAKE_SOURCE_DIR} -I${CMAKE_BINARY_DIR}/gen ${target} ${sources} -o ${program}
             ${F_LIBS} -lpthread
     DEPENDS ${target} ${sources} VERBATIM)

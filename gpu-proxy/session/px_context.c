@@ -243,7 +243,8 @@ CUresult px_do_cuCtxSynchronize(px_call_t *call)
 CUresult px_device_drain(px_call_t *call, int device)
 {
     px_session_t *s = call->session;
-    uint64_t mark = px_heap_mark(s->devices[device].heap);
+    px_heap_t *heap = s->devices[device].heap;
+    uint64_t mark = heap ? px_heap_mark(heap) : 0;
     CUresult result = CUDA_SUCCESS;
     for (int i = 0;; i++) {
         CUcontext handle = NULL;
@@ -261,7 +262,7 @@ CUresult px_device_drain(px_call_t *call, int device)
     }
     atomic_fetch_add(&s->context_epoch, 1); /* this thread's current context has changed */
     CUresult back = px_make_current(call);
-    if (!result)
-        px_heap_passed(s->devices[device].heap, mark);
+    if (!result && heap)
+        px_heap_passed(heap, mark);
     return result ? result : back;
 }

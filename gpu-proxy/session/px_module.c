@@ -299,12 +299,12 @@ CUresult px_do_cuModuleLoadDataEx(px_call_t *call)
     }
     if (!result) {
         result = describe_all(call, module, &text, &head.functions);
+        if (!result && text.size > PX_WIRE_MAX - 64)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
         if (!result)
             result = px_object_put(call, PX_MODULE, load.module, module);
-        if (result || text.size > PX_WIRE_MAX - 64) {
+        if (result)
             call->cuda->cuModuleUnload(module->handle);
-            result = result ? result : CUDA_ERROR_OUT_OF_MEMORY;
-        }
     }
     free(options);
     image_done(call->session, image);

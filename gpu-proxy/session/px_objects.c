@@ -159,7 +159,7 @@ static void table_free(px_table_t *table)
         free(atomic_load(&table->segments[i]));
 }
 
-/* Graphs that need no context, and physical memory, outlive all contexts. */
+/* What contexts have not taken with them: those that are left at the end, and what needs none. */
 static void objects_free(px_session_t *s)
 {
     for (int i = 0; i < PX_SEGMENTS; i++) {
@@ -171,6 +171,8 @@ static void objects_free(px_session_t *s)
                 px_link_forget(s, atomic_load(&segment[k].handle));
             else if (atomic_load(&segment[k].kind) == PX_PHYSICAL)
                 px_physical_forget(s, atomic_load(&segment[k].handle));
+            else if (atomic_load(&segment[k].kind) == PX_MODULE)
+                px_module_forget(s, atomic_load(&segment[k].handle));
     }
 }
 

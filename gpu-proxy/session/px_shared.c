@@ -69,7 +69,8 @@ static CUresult charge_and_map(px_call_t *call, segment_t *segment)
 CUresult px_shared_map(px_call_t *call)
 {
     px_session_t *s = call->session;
-    if (!call->context || call->context->number != call->args[2])
+    if (!call->context || call->context->number != call->args[2] ||
+        !s->devices[call->context->device].heap)
         return CUDA_ERROR_INVALID_CONTEXT;
     segment_t *segment = calloc(1, sizeof(*segment));
     if (!segment)

@@ -90,7 +90,8 @@ static void drop_shared(void *arg, const px_token_t *token)
     px_ipc_drop(arg, token);
 }
 
-/* px_wire_window_t: before there are contexts; an earlier window of the device is given up. */
+/* px_wire_window_t: before there are contexts; an earlier window of the device is given up, unless memory counts
+ * there already. */
 CUresult px_window(px_call_t *call)
 {
     px_session_t *s = call->session;
@@ -98,7 +99,7 @@ CUresult px_window(px_call_t *call)
     if (wish->device >= (uint64_t)s->device_count || wish->size == 0)
         return CUDA_ERROR_INVALID_VALUE;
     px_device_slot_t *slot = &s->devices[wish->device];
-    if (s->context_count > 0)
+    if (s->context_count > 0 || (slot->heap && px_heap_used(slot->heap)))
         return CUDA_ERROR_INVALID_VALUE;
     px_heap_destroy(slot->heap);
     slot->heap = NULL;

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <openssl/sha.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +79,7 @@ static uint32_t answer(void)
     return head.result;
 }
 
-/* A session with a window, a context, a stream and an event. */
-static void begin(void)
+static void greet(void)
 {
     px_wire_hello_t hello = {.version = PX_WIRE_VERSION, .pid = 1, .program = "hostile"};
     sequence = 0;
@@ -88,6 +88,12 @@ static void begin(void)
     assert_int_equal(pthread_create(&thread, NULL, session, NULL), 0);
     assert_true(send_bytes(PX_OP_HELLO, &hello, sizeof(hello)));
     assert_int_equal(answer(), CUDA_SUCCESS);
+}
+
+/* A session with a window, a context, a stream and an event. */
+static void begin(void)
+{
+    greet();
     SEND(PX_OP_WINDOW, 0, WINDOW, 256 << 20);
     assert_int_equal(answer(), CUDA_SUCCESS);
     SEND(GB_OP_cuCtxCreate_v4, CONTEXT, 0, 0);
@@ -295,6 +301,61 @@ static void wrong_links(void **state)
     end();
 }
 
+/* A device of which the client wants no memory has none to give. */
+static void no_window(void **state)
+{
+    (void)state;
+    greet();
+    SEND(GB_OP_cuCtxCreate_v4, CONTEXT, 0, 0);
+    assert_int_equal(answer(), CUDA_SUCCESS);
+    SEND(PX_OP_SET_CONTEXT, CONTEXT);
+    expect_error(PX_OP_SHARED_MAP, (uint64_t[]){SPACE, GRAIN, CONTEXT}, 3);
+    expect_error(GB_OP_cuMemAlloc_v2, (uint64_t[]){GRAIN}, 1);
+    expect_error(GB_OP_cuMemGetInfo_v2, NULL, 0);
+    expect_error(GB_OP_cuMemCreate, (uint64_t[]){MEMORY, GRAIN, 0, 0}, 4);
+    expect_error(GB_OP_cuIpcGetMemHandle, (uint64_t[]){WINDOW, 0}, 2);
+    end();
+}
+
+/* Nor does it get another window once memory counts in the first. */
+static void second_window(void **state)
+{
+    (void)state;
+    greet();
+    SEND(PX_OP_WINDOW, 0, WINDOW, 256 << 20);
+    assert_int_equal(answer(), CUDA_SUCCESS);
+    SEND(GB_OP_cuMemCreate, MEMORY, GRAIN, 0, 0);
+    assert_int_equal(answer(), CUDA_SUCCESS);
+    SEND(PX_OP_WINDOW, 0, WINDOW, 256 << 20);
+    assert_int_equal(answer(), CUDA_ERROR_INVALID_VALUE);
+    SEND(GB_OP_cuMemRelease, MEMORY);
+    SEND(PX_OP_WINDOW, 0, WINDOW, 256 << 20);
+    assert_int_equal(answer(), CUDA_SUCCESS);
+    end();
+}
+
+/* What a client leaves behind goes with the session: the sanitizers tell of what does not. */
+static void left_behind(void **state)
+{
+    static const char ptx[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n.entry left() { ret; }";
+    uint64_t image[2 + sizeof(ptx) / 8 + 1] = {sizeof(ptx), 0};
+    px_wire_module_t load = {.module = MEMORY, .image_size = sizeof(ptx)};
+    px_wire_link_t link = {.link = LINK};
+    (void)state;
+    begin();
+    memcpy(&image[2], ptx, sizeof(ptx));
+    SHA256((const uint8_t *)ptx, sizeof(ptx), load.hash);
+    assert_true(send_bytes(PX_OP_IMAGE, image, sizeof(image)));
+    assert_true(send_bytes(GB_OP_cuModuleLoadDataEx, &load, sizeof(load)));
+    assert_int_equal(answer(), CUDA_SUCCESS);
+    assert_true(send_bytes(GB_OP_cuLinkCreate_v2, &link, sizeof(link)));
+    assert_int_equal(answer(), CUDA_SUCCESS);
+    SEND(GB_OP_cuMemCreate, MEMORY + 1, GRAIN, 0, 0);
+    assert_int_equal(answer(), CUDA_SUCCESS);
+    end();
+}
+
 /* ---- many at once ---- */
 
 static uint32_t seed = 20261201;
@@ -461,9 +522,10 @@ static int open_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_nodes),      cmocka_unit_test(wrong_uses),
-        cmocka_unit_test(wrong_mappings),   cmocka_unit_test(wrong_links),
-        cmocka_unit_test(senseless_frames),
+        cmocka_unit_test(wrong_nodes),    cmocka_unit_test(wrong_uses),
+        cmocka_unit_test(wrong_mappings), cmocka_unit_test(wrong_links),
+        cmocka_unit_test(no_window),      cmocka_unit_test(second_window),
+        cmocka_unit_test(left_behind),    cmocka_unit_test(senseless_frames),
     };
     return cmocka_run_group_tests(tests, open_device, NULL);
 }
