@@ -273,6 +273,17 @@ static CUresult functions(CUfunction *out, unsigned count, CUmodule module)
     return CUDA_SUCCESS;
 }
 
+static CUresult function_get(CUfunction *out, CUmodule module, const char *name)
+{
+    null_module_t *m = (null_module_t *)module;
+    for (int i = 0; i < m->count; i++)
+        if (strcmp(m->functions[i].name, name) == 0) {
+            *out = (CUfunction)&m->functions[i];
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
 static CUresult function_name(const char **out, CUfunction function)
 {
     *out = ((null_function_t *)function)->name;
@@ -363,6 +374,7 @@ void px_null_driver(gb_cuda_table_t *out)
     out->cuEventElapsedTime_v2 = elapsed;
     out->cuModuleLoadDataEx = module_load;
     out->cuModuleUnload = module_unload;
+    out->cuModuleGetFunction = function_get;
     out->cuModuleGetFunctionCount = function_count;
     out->cuModuleEnumerateFunctions = functions;
     out->cuFuncGetName = function_name;

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <openssl/sha.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -381,6 +382,39 @@ static void senseless_frames(void **state)
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
+/* A function is asked for by a name that the module has, or has not. */
+static void functions_by_name(void **state)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                              ".entry there(.param .u64 there_0) { ret; }";
+    uint8_t image[16 + sizeof(ptx) + 8] = {sizeof(ptx)};
+    px_wire_module_t load = {.module = 20, .image_size = sizeof(ptx)};
+    const uint64_t context[3] = {16, 0, 0};
+    gb_frame_t frame;
+    px_wire_function_t found;
+    uint64_t ask[2] = {20};
+    (void)state;
+    greet();
+    send_frame(GB_OP_cuCtxCreate_v4, 0, 2, context, sizeof(context));
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_SUCCESS);
+    send_frame(PX_OP_SET_CONTEXT, 0, 3, context, 8);
+    memcpy(image + 16, ptx, sizeof(ptx));
+    SHA256((const uint8_t *)ptx, sizeof(ptx), load.hash);
+    send_frame(PX_OP_IMAGE, 0, 4, image, px_wire_pad(16 + sizeof(ptx)));
+    send_frame(GB_OP_cuModuleLoadDataEx, 0, 5, &load, sizeof(load));
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_SUCCESS);
+    memcpy(&ask[1], "there\0\0", 8);
+    send_frame(PX_OP_FUNCTION, 0, 6, ask, sizeof(ask));
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_SUCCESS);
+    memcpy(&found, reply + sizeof(px_wire_result_t), sizeof(found));
+    assert_int_equal(found.params, 1);
+    memcpy(&ask[1], "nowhere", 8);
+    send_frame(PX_OP_FUNCTION, 0, 7, ask, sizeof(ask));
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(gb_link_goodbye(mine), GB_OK);
+    expect_end(GB_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +430,7 @@ int main(void)
         CASE(wrong_numbers),
         CASE(nothing_runs_after_a_late_error),
         CASE(lanes),
+        CASE(functions_by_name),
         CASE(senseless_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
