@@ -57,6 +57,16 @@ static void ref_operands(uint32_t tid, uint32_t v[4])
     v[3] = !(tid & 2);
 }
 
+/* Lanes leave the loop one by one and still need the shift that is set in it. */
+static void ref_constant(uint32_t tid, uint32_t v[4])
+{
+    uint32_t rounds = (tid & 7) + 1;
+    v[0] = rounds * (128 << 3);
+    v[1] = rounds;
+    v[2] = tid << 3;
+    v[3] = 3;
+}
+
 static const case_t cases[] = {
     {"add.u32 %v.x, %r1, 1; mul.lo.u32 %v.g, %v.r, 3; xor.b32 %v.z, %v.x, %v.y;\n"
      "add.u32 %v.a, %v.b, %v.x;",
@@ -73,6 +83,11 @@ static const case_t cases[] = {
      "setp.ne.u32 %p1, %r2, 0; setp.ne.u32 %p2, %r3, 0; and.pred %p3, %p1, !%p2;\n"
      "selp.u32 %v.z, 1, 0, %p3; mov.pred %p4, !%p2; selp.u32 %v.w, 1, 0, %p4;",
      ref_operands},
+    {"and.b32 %r2, %r1, 7; mov.u32 %r3, 0; mov.u32 %r4, 0;\n"
+     "Again: mov.u32 %r5, 3; mov.u32 %r6, %ntid.x; shl.b32 %r7, %r6, %r5;\n"
+     "add.u32 %r3, %r3, %r7; add.u32 %r4, %r4, 1; setp.le.u32 %p1, %r4, %r2; @%p1 bra Again;\n"
+     "mov.b32 %v.x, %r3; mov.b32 %v.y, %r4; shl.b32 %v.z, %r1, %r5; mov.b32 %v.w, %r5;",
+     ref_constant},
 };
 
 static void test_forms(void **state)

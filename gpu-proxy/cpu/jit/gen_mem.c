@@ -1,4 +1,9 @@
-/* Loads and stores: one element for all lanes, neighbouring elements of a strip, or lane by lane. */
+/* Loads and stores: one element for all lanes, neighbouring elements of a strip, or lane by lane.
+ *
+ * A strong access (volatile, relaxed, acquire, release) of a vector of up to 16 bytes is one access of
+ * memory. PTX promises that for single elements only, but a GPU does it, and programs that publish a
+ * value together with its state count on it (decoupled look-back in CUB). Aligned moves of 16 bytes are
+ * atomic on every processor with AVX. */
 #include "gpu-proxy/cpu/jit/gen_state.h"
 
 #define B gen->b
@@ -177,10 +182,18 @@ static void scatter(cpu_gen_t *gen, val_t v, val_t addresses, uint64_t offset, u
     }
 }
 
-/* Can a lane's elements be moved as one? Inactive lanes have harmless addresses. */
+/* Must a thread's elements be moved as one? */
+static bool is_one_access(const cpu_gen_t *gen, unsigned count)
+{
+    return count > 1 && is_volatile(gen->i) &&
+           count * ptx_type_size((ptx_type_t)gen->i->type) <= 16;
+}
+
+/* Can or must a lane's elements be moved as one? Inactive lanes have harmless addresses. */
 static bool moves_whole(const cpu_gen_t *gen, type_t elem, unsigned count)
 {
-    return (count == 2 || count == 4) && (elem == gen->i32 || elem == gen->f32) && gen->W <= 16;
+    return is_one_access(gen, count) ||
+           ((count == 2 || count == 4) && (elem == gen->i32 || elem == gen->f32) && gen->W <= 16);
 }
 
 /* Each lane's elements with one load; then all of them as if they had been neighbours. */
@@ -235,6 +248,23 @@ val_t gen_given(cpu_gen_t *gen, uint32_t reg)
     return gen_bitcast(gen, v, gen_reg_type(gen, reg));
 }
 
+/* One address for all lanes. */
+static void load_uniform(cpu_gen_t *gen, const gen_addr_t *a, type_t elem, const ptx_operand_t *dst)
+{
+    const ptx_instr_t *i = gen->i;
+    val_t p = gen_checked_scalar(gen, a), whole = NULL;
+    unsigned align = gen_align(gen, a->bytes);
+    if (is_one_access(gen, a->count)) {
+        whole = plain_load(gen, LLVMVectorType(elem, a->count), p, align);
+    }
+    for (unsigned n = 0; n < a->count; n++) {
+        val_t v = whole != NULL
+                      ? LLVMBuildExtractElement(B, whole, LLVMConstInt(gen->i64, n, 0), "")
+                      : plain_load(gen, elem, gen_offset(gen, p, n * a->bytes), align);
+        gen_write(gen, element(gen, dst, n), v, i->type);
+    }
+}
+
 static void load_param(cpu_gen_t *gen, const ptx_operand_t *o, const ptx_operand_t *dst)
 {
     const ptx_instr_t *i = gen->i;
@@ -262,11 +292,7 @@ void gen_load(cpu_gen_t *gen)
     gen_addr_t a = gen_address(gen, o, i->type, count, false);
     unsigned align = gen_align(gen, a.bytes);
     if (gen_address_uniform(gen, &a)) {
-        val_t p = gen_checked_scalar(gen, &a);
-        for (unsigned n = 0; n < count; n++) {
-            val_t v = plain_load(gen, elem, gen_offset(gen, p, n * a.bytes), align);
-            gen_write(gen, element(gen, dst, n), v, i->type);
-        }
+        load_uniform(gen, &a, elem, dst);
     } else if (gen_address_contiguous(gen, &a)) {
         val_t p = gen_checked_strip(gen, &a);
         gen_ahead_fetch(gen, i, p);
@@ -319,13 +345,24 @@ static val_t read_value(cpu_gen_t *gen, const ptx_operand_t *o, bool vec)
 
 static void store_uniform(cpu_gen_t *gen, const gen_addr_t *a, const ptx_operand_t *values)
 {
-    val_t p = gen_checked_scalar(gen, a);
+    val_t p = gen_checked_scalar(gen, a), whole = NULL;
+    unsigned align = gen_align(gen, a->bytes);
+    if (is_one_access(gen, a->count)) {
+        whole = LLVMGetPoison(LLVMVectorType(gen_type(gen, gen->i->type), a->count));
+    }
     for (unsigned n = 0; n < a->count; n++) {
         const ptx_operand_t *o = element(gen, values, n);
         cpu_form_t form = cpu_operand_form(gen->a, o);
         val_t v = read_value(gen, o, gen->W > 1 && !cpu_form_uniform(&form));
-        plain_store(gen, last_active(gen, v), gen_offset(gen, p, n * a->bytes),
-                    gen_align(gen, a->bytes));
+        v = last_active(gen, v);
+        if (whole != NULL) {
+            whole = LLVMBuildInsertElement(B, whole, v, LLVMConstInt(gen->i64, n, 0), "");
+        } else {
+            plain_store(gen, v, gen_offset(gen, p, n * a->bytes), align);
+        }
+    }
+    if (whole != NULL) {
+        plain_store(gen, whole, p, align);
     }
 }
 

@@ -162,6 +162,31 @@ static size_t copy_place(const cpu_strip_access_t *w, unsigned lane, uint32_t n)
     return (size_t)w->pitch * lane + (size_t)(w->offsets[n] - low);
 }
 
+/* Other threads see each element's move as one, and once: memcpy of a size that is known at run time
+ * only may write a word twice. */
+static void move(void *to, const void *from, size_t size)
+{
+    switch (size) {
+    case 1:
+        memcpy(to, from, 1);
+        break;
+    case 2:
+        memcpy(to, from, 2);
+        break;
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    case 16:
+        memcpy(to, from, 16);
+        break;
+    default:
+        memcpy(to, from, size);
+    }
+}
+
 static int32_t copy_strip(cpu_launch_t *l, const cpu_strip_access_t *w, uint64_t base,
                           uint32_t index, uint32_t mask, uint32_t strip, uint8_t *out,
                           const uint8_t *values)
@@ -177,9 +202,9 @@ static int32_t copy_strip(cpu_launch_t *l, const cpu_strip_access_t *w, uint64_t
                 return CPU_STATE_FAULT;
             }
             if (out != NULL) {
-                memcpy(out + copy_place(w, lane, n), p, size);
+                move(out + copy_place(w, lane, n), p, size);
             } else {
-                memcpy(p, values + copy_place(w, lane, n), size);
+                move(p, values + copy_place(w, lane, n), size);
             }
         }
     }

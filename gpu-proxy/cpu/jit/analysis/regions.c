@@ -3,10 +3,11 @@
  * A divergent branch d sends some lanes to one side and some to the other, until both meet at its
  * immediate postdominator p - or outside of the loop, if a side can come to p by way of the next
  * iteration: lanes that wait for that see the others pass p. While node b of one side runs, lanes of
- * the other side wait at nodes of theirs, or at p. A register that b writes and that is alive where they wait must be kept apart per
- * lane (forced), if they can hold another value of it: if it has other definitions, or if b can run
- * again while they wait, that is if it is in a loop that they have left, or if lanes of a side may be
- * left behind and come later. */
+ * the other side wait at nodes of theirs, or at p. A register that b writes and that is alive where
+ * they wait must be kept apart per lane (forced), if they can hold another value of it: if it has
+ * other definitions, or if b can run again while they wait, that is if it is in a loop that they have
+ * left, or if lanes of a side may be left behind and come later. A constant is the same each time;
+ * forms of instructions count on it (a shift by it of what is uniform is uniform). */
 #include "gpu-proxy/cpu/jit/analysis/analysis.h"
 
 #include <string.h>
@@ -126,7 +127,7 @@ static void force(void *context, uint32_t reg)
 {
     wait_t *w = context;
     cpu_value_t *v = &w->t->a->values[reg];
-    if (v->forced || (v->defs <= 1 && !w->again)) {
+    if (v->forced || v->is_constant || (v->defs <= 1 && !w->again)) {
         return;
     }
     if (cpu_bits_has(w->always, reg) || cpu_bits_has(w->later, reg) ||
