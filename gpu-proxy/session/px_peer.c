@@ -17,7 +17,7 @@ enum {
     GRACE_MS = 3000, /* a cut link may come again; no memory waits for it */
     LOOK_MS = 250,   /* how often links are looked at that nobody need dial again */
     CUT_TRIES = 3,   /* of connections that end in the middle of resuming */
-    END_MS = 200,    /* for threads to end with the session */
+    LEAVE_MS = 200,  /* to say goodbye */
     PORCH = 16,      /* connections that are being recognised at a time */
 };
 
@@ -171,7 +171,7 @@ static px_peer_t *enter(px_call_t *call, const px_wire_pair_t *pair, px_peer_sta
  * a link may be full, or cut. */
 static void take_leave(px_peers_t *peers)
 {
-    struct timespec until = in_ms(END_MS);
+    struct timespec until = in_ms(LEAVE_MS);
     int error = 0;
     pthread_mutex_lock(&peers->lock);
     for (int i = 0; i < PX_WIRE_PEERS; i++)
@@ -186,7 +186,7 @@ static void take_leave(px_peers_t *peers)
     pthread_mutex_unlock(&peers->lock);
 }
 
-int px_peers_end(px_peers_t *peers)
+int px_peers_end(px_peers_t *peers, int ms)
 {
     pthread_mutex_lock(&peers->lock);
     peers->over = 1;
@@ -202,7 +202,7 @@ int px_peers_end(px_peers_t *peers)
             px_peer_put(p);
         }
     }
-    struct timespec until = in_ms(END_MS);
+    struct timespec until = in_ms(ms);
     pthread_mutex_lock(&peers->lock);
     while (peers->threads > 0 && pthread_cond_timedwait(&peers->gone, &peers->lock, &until) == 0)
         continue;

@@ -6,6 +6,7 @@
  * costs the call no thread switch, and other lanes go on meanwhile. */
 #include "gpu-proxy/session/px_session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ enum {
     BUFFER = 2 << 20,
     GULP = 16 << 10, /* received at a time while frames are small; bulk goes past the buffer */
     WORKERS = 1024,
+    LINGER_MS = 200, /* for threads to end with the session */
 };
 
 static const px_entry_t hello = {px_hello, sizeof(px_wire_hello_t) / 8, 0, 0};
@@ -270,16 +272,20 @@ static gb_status_t execute(px_session_t *s, const gb_frame_t *frame, const uint8
     return status ? status : finish(&call, entry, result);
 }
 
+/* By the thread that met the end. Lanes may wait for room, which only what a dispatcher receives would make:
+ * the stream is over for them too, whatever the client goes on to do. */
 static void end_session(px_session_t *s, gb_status_t status)
 {
     pthread_mutex_lock(&s->role_lock);
     if (!s->over) {
         s->over = 1;
         s->status = status;
+        snprintf(s->why, sizeof(s->why), "%s", gb_why());
     }
     pthread_cond_broadcast(&s->role_free);
     pthread_cond_broadcast(&s->finished);
     pthread_mutex_unlock(&s->role_lock);
+    gb_durable_lose(s->stream);
 }
 
 static gb_status_t take_ack(px_session_t *s, const gb_frame_t *frame, const uint8_t *payload)
@@ -458,11 +464,12 @@ static gb_status_t create(const px_session_config_t *config, gb_durable_t *strea
 
 /* Waits a moment for the other workers to leave; 1 if they have. Lanes may wait for the device for as
  * long as their kernels run. */
-static int all_gone(px_session_t *s)
+static int all_gone(px_session_t *s, int ms)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 200 * 1000 * 1000;
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000l;
     if (until.tv_nsec >= 1000000000) {
         until.tv_sec++;
         until.tv_nsec -= 1000000000;
@@ -486,10 +493,11 @@ gb_status_t px_session_run(const px_session_config_t *config, gb_durable_t *stre
     work(s); /* this thread is the first worker */
     set_current(NULL);
     px_host_end(s);
-    int gone = (!config->peers || px_peers_end(config->peers)) && all_gone(s);
-    status = s->status;
+    int ms = config->linger_ms ? config->linger_ms : LINGER_MS;
+    int gone = (!config->peers || px_peers_end(config->peers, ms)) && all_gone(s, ms);
+    status = s->status == GB_ERR_CLOSED ? GB_OK : gb_fail(s->status, "%s", s->why);
     /* Otherwise the process ends under the lanes that still wait, and takes the memory along. */
     if (gone)
         px_session_free(s);
-    return status == GB_ERR_CLOSED ? GB_OK : status;
+    return status;
 }

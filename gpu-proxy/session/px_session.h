@@ -26,6 +26,8 @@ typedef struct {
     void *used_arg;
     px_peers_t *peers; /* links to other sessions of the client; NULL: none can be made */
     int locker;        /* socket for px_locker.h; 0 or less: there is none */
+    int linger_ms; /* how long lanes have to come back at the end; 0: a moment. A process that does not
+                        * end with its session must be sure that they do */
 } px_session_config_t;
 
 /* Serves `stream` until its client says goodbye (GB_OK), is gone (GB_ERR_LOST) or breaks the protocol

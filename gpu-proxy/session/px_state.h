@@ -139,8 +139,9 @@ typedef struct px_session {
     int idle, dispatching, workers;
     /* Frames are being executed, by the dispatcher and by lanes: the client may wait for that. */
     atomic_int executing, lanes_inside;
-    int over; /* the session ends with `status` */
+    int over; /* the session ends with `status`, because of `why` */
     gb_status_t status;
+    char why[256];
 } px_session_t;
 
 /* One call being executed. */
@@ -231,8 +232,8 @@ CUresult px_peer_move(px_call_t *call);
 CUresult px_peer_settle(px_call_t *call);
 /* No transfer uses the context any more. */
 void px_peer_leave(px_session_t *session, px_context_t *context);
-/* The links are lost; 1 if none of their threads runs any more. */
-int px_peers_end(px_peers_t *peers);
+/* The links are lost; 1 if none of their threads runs any more, which is waited for so many milliseconds. */
+int px_peers_end(px_peers_t *peers, int ms);
 /* A failure that nobody waits for sticks to the context. */
 void px_context_stick(px_context_t *context, CUresult result, const char *what);
 void px_exchange_end(px_session_t *session);

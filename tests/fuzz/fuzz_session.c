@@ -347,6 +347,7 @@ static void serve(gb_link_t *link, px_peers_t *peers)
     px_session_config_t config = {.driver = &cuda,
                                   .driver_name = "null",
                                   .timeout_ms = TIMEOUT_MS,
+                                  .linger_ms = WAIT_SECONDS * 1000,
                                   .memory_quota = 8ull << 30,
                                   .peers = peers};
     if (gb_durable_create(link, stay_away, NULL, &stream))

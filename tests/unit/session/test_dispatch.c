@@ -415,6 +415,31 @@ static void functions_by_name(void **state)
     expect_end(GB_OK);
 }
 
+/* The session of a client that breaks the protocol ends, although one of its lanes waits for an acknowledgement
+ * that nobody would take any more. */
+static void end_over_a_waiting_lane(void **state)
+{
+    px_wire_hello_t hello = {.version = PX_WIRE_VERSION, .pid = 1, .resumes = 1};
+    const uint64_t context[3] = {16, 0, 0};
+    const px_wire_copy_t copy = {.src = 0x400000000000, .size = 64 << 20};
+    gb_status_t gone = GB_OK;
+    gb_frame_t frame;
+    size_t got;
+    (void)state;
+    send_frame(PX_OP_HELLO, 0, 1, &hello, sizeof(hello));
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_SUCCESS);
+    send_frame(GB_OP_cuCtxCreate_v4, 0, 2, context, sizeof(context));
+    assert_int_equal(receive(&frame, reply, sizeof(reply)), CUDA_SUCCESS);
+    send_frame(PX_OP_SET_CONTEXT, 0, 3, context, 8);
+    send_frame(GB_OP_cuMemcpyDtoHAsync_v2, 0, 4, &copy, sizeof(copy));
+    send_frame(GB_OP_cuCtxSynchronize, 0, 5, NULL, 0); /* in the middle of the copy */
+    while (gone == GB_OK) /* what comes is read, and never acknowledged */
+        gone = gb_link_recv_some(mine, reply, sizeof(reply), SECONDS(10), &got);
+    assert_int_equal(gone, GB_ERR_LOST);
+    pthread_join(thread, NULL);
+    assert_int_equal(ended, GB_ERR_PROTOCOL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +456,7 @@ int main(void)
         CASE(nothing_runs_after_a_late_error),
         CASE(lanes),
         CASE(functions_by_name),
+        CASE(end_over_a_waiting_lane),
         CASE(senseless_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
