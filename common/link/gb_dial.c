@@ -42,6 +42,8 @@ static gb_status_t introduce(int fd, const char *where, const gb_preamble_t *fac
     /* A fresh socket has room for 88 bytes. */
     if (send(fd, preamble, sizeof preamble, MSG_NOSIGNAL) != (ssize_t)sizeof preamble)
         return gb_fail_errno(GB_ERR_LOST, errno, "cannot talk to %s", where);
+    if (facts->security == GB_SECURITY_TLS)
+        gb_tls_warm(0); /* while the listener looks the lease up, and may have to start somebody */
     st = read_answer(fd, answer, sizeof answer, deadline, where);
     return st == GB_OK ? gb_answer_decode(answer, where) : st;
 }
@@ -112,6 +114,11 @@ done:
     if (memory >= 0)
         close(memory);
     return st;
+}
+
+void gb_link_warm(void)
+{
+    gb_tls_warm(1);
 }
 
 gb_status_t gb_link_adopt(int fd, const gb_preamble_t *facts, const gb_key_t *key,

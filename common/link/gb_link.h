@@ -64,6 +64,9 @@ gb_status_t gb_link_dial(const gb_endpoint_t *endpoint, const gb_credential_t *c
 gb_status_t gb_link_adopt(int fd, const gb_preamble_t *facts, const gb_key_t *key,
                           uint64_t deadline, gb_link_t **out);
 
+/* Has gb_link_adopt find ready what TLS needs (two milliseconds), once in a process. Thread-safe. */
+void gb_link_warm(void);
+
 /* gb_preamble_accept, the policy check, gb_preamble_answer and gb_link_adopt in one. Plain TCP is
  * refused unless `allow_plain`. Takes `fd` over in every case. */
 gb_status_t gb_link_accept(int fd, uint64_t deadline, gb_service_t service, int allow_plain,

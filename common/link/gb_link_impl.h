@@ -91,6 +91,9 @@ gb_status_t gb_link_lose(gb_link_t *link, int error, const char *doing);
 /* Plain try_send of `size` bytes at `data` for transports that have encoded bytes to send. */
 gb_status_t gb_plain_write(gb_link_t *link, const void *data, size_t size, size_t *sent);
 
+/* Has OpenSSL set itself up for one side (0 dials) now, not in the first handshake. Thread-safe. */
+void gb_tls_warm(int server);
+
 /* The TLS 1.3 handshake with external PSK; afterwards the link uses TLS. */
 gb_status_t gb_tls_handshake(gb_link_t *link, int server, const gb_preamble_t *facts,
                              const gb_key_t *key, uint64_t deadline);

@@ -36,11 +36,20 @@ enum {
     IDENTITY = 16 + 1 + 2 * GB_NONCE_SIZE + 1,
 };
 
+/* What all connections of a process share, made at the first one: OpenSSL takes two milliseconds to look
+ * its algorithms up, and has types for some hundred methods only. Never changed, and never freed: the
+ * library may be unloaded in any order with OpenSSL. */
+typedef struct {
+    pthread_once_t once;
+    SSL_CTX *ctx;
+    BIO_METHOD *method; /* of the BIO that appends to `out` and takes from `first` and the socket */
+} shared_t;
+
+static shared_t shared[2] = {{.once = PTHREAD_ONCE_INIT}, {.once = PTHREAD_ONCE_INIT}};
+
 struct gb_tls {
     pthread_mutex_t lock;
-    SSL_CTX *ctx;
     SSL *ssl;
-    BIO_METHOD *method; /* of the BIO that appends to `out` and takes from `first` and the socket */
     int fd;
     int ended;   /* the socket has nothing more */
     int failure; /* errno of a receive into `first`, for OpenSSL to meet */
@@ -125,17 +134,14 @@ static int bio_create(BIO *bio)
     return 1;
 }
 
-static BIO *bio_of(gb_tls_t *t)
+static BIO_METHOD *make_method(void)
 {
-    t->method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gable");
-    if (!t->method || !BIO_meth_set_write(t->method, out_write) ||
-        !BIO_meth_set_read(t->method, first_read) || !BIO_meth_set_ctrl(t->method, bio_ctrl) ||
-        !BIO_meth_set_create(t->method, bio_create))
-        return NULL;
-    BIO *bio = BIO_new(t->method);
-    if (bio)
-        BIO_set_data(bio, t);
-    return bio;
+    BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gable");
+    if (method && BIO_meth_set_write(method, out_write) && BIO_meth_set_read(method, first_read) &&
+        BIO_meth_set_ctrl(method, bio_ctrl) && BIO_meth_set_create(method, bio_create))
+        return method;
+    BIO_meth_free(method);
+    return NULL;
 }
 
 /* Hands encrypted bytes to the socket. Under the lock. */
@@ -356,8 +362,6 @@ static int tls_pending(gb_link_t *link)
 static void tls_free(gb_tls_t *t)
 {
     SSL_free(t->ssl); /* with its BIOs; sends nothing */
-    SSL_CTX_free(t->ctx);
-    BIO_meth_free(t->method);
     pthread_mutex_destroy(&t->lock);
     gb_wipe(&t->key, sizeof t->key);
     gb_wipe(t->gather, sizeof t->gather);
@@ -389,28 +393,51 @@ static const gb_link_ops_t tls_ops = {
 
 /* ---- the handshake ---- */
 
-static int context_init(gb_tls_t *t, int server)
+static SSL_CTX *make_context(int server)
 {
-    t->ctx = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
-    if (!t->ctx || !SSL_CTX_set_min_proto_version(t->ctx, TLS1_3_VERSION) ||
-        !SSL_CTX_set_ciphersuites(t->ctx, "TLS_AES_128_GCM_SHA256") ||
-        !SSL_CTX_set_num_tickets(t->ctx, 0))
-        return 0;
-    SSL_CTX_set_session_cache_mode(t->ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX *ctx = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
+    if (!ctx || !SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) ||
+        !SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256") ||
+        !SSL_CTX_set_num_tickets(ctx, 0)) {
+        SSL_CTX_free(ctx);
+        return NULL;
+    }
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     /* An EOF ends the receiving half only, as on every link. Cutting the stream short gains nothing:
      * an end without a goodbye frame counts as a lost peer. */
-    SSL_CTX_set_options(t->ctx,
+    SSL_CTX_set_options(ctx,
                         SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET | SSL_OP_IGNORE_UNEXPECTED_EOF);
-    SSL_CTX_set_read_ahead(t->ctx, 1);
-    SSL_CTX_set_default_read_buffer_len(t->ctx, READ_AHEAD);
+    SSL_CTX_set_read_ahead(ctx, 1);
+    SSL_CTX_set_default_read_buffer_len(ctx, READ_AHEAD);
     if (server)
-        SSL_CTX_set_psk_find_session_callback(t->ctx, psk_find);
+        SSL_CTX_set_psk_find_session_callback(ctx, psk_find);
     else
-        SSL_CTX_set_psk_use_session_callback(t->ctx, psk_use);
+        SSL_CTX_set_psk_use_session_callback(ctx, psk_use);
     /* A server that shows a certificate instead of knowing the key is refused: none is trusted. */
     if (!server)
-        SSL_CTX_set_verify(t->ctx, SSL_VERIFY_PEER, NULL);
-    return 1;
+        SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+    return ctx;
+}
+
+static void make_shared(int server)
+{
+    shared[server].ctx = make_context(server);
+    shared[server].method = make_method();
+}
+
+static void make_client(void)
+{
+    make_shared(0);
+}
+
+static void make_server(void)
+{
+    make_shared(1);
+}
+
+void gb_tls_warm(int server)
+{
+    pthread_once(&shared[server].once, server ? make_server : make_client);
 }
 
 static gb_status_t tls_create(int fd, int server, const gb_preamble_t *facts, const gb_key_t *key,
@@ -426,7 +453,10 @@ static gb_status_t tls_create(int fd, int server, const gb_preamble_t *facts, co
     snprintf(t->identity, sizeof t->identity, "%016llx:", (unsigned long long)facts->lease);
     gb_hex_encode(facts->nonce, GB_NONCE_SIZE, t->identity + strlen(t->identity));
 
-    if (context_init(t, server) && (t->ssl = SSL_new(t->ctx)) && (bio = bio_of(t))) {
+    gb_tls_warm(server);
+    const shared_t *of = &shared[server];
+    if (of->ctx && of->method && (t->ssl = SSL_new(of->ctx)) && (bio = BIO_new(of->method))) {
+        BIO_set_data(bio, t);
         SSL_set_bio(t->ssl, bio, bio);
         SSL_set_app_data(t->ssl, t);
         if (server)

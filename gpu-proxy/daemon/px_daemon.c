@@ -136,7 +136,8 @@ gb_status_t px_daemon_create(const px_daemon_config_t *config, px_grants_t *gran
     if (st == GB_OK)
         st = px_halfopen_create(config->half_open_limit, config->preamble_ms, &d->halfopen);
     if (st == GB_OK)
-        st = px_spares_create(config->driver, config->spare_sessions, &d->spares);
+        st = px_spares_create(config->driver, *config->data_listen && !config->insecure,
+                              config->spare_sessions, &d->spares);
     if (st == GB_OK)
         st = open_listeners(d);
     if (st == GB_OK)
@@ -197,7 +198,7 @@ static gb_status_t start_session(px_daemon_t *d, const px_arrival_t *arrival,
         return st;
     st = px_spares_take(d->spares, &pid, &control);
     if (st != GB_OK)
-        st = px_process_session(d->config.driver, &pid, &control);
+        st = px_process_session(d->config.driver, 0, &pid, &control);
     if (st != GB_OK) {
         px_sockets_close(&ours);
         px_sockets_close(&its);

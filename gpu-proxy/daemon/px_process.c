@@ -54,7 +54,7 @@ static gb_status_t spawn(char *const argv[], int fd, int target, pid_t *pid)
     return GB_OK;
 }
 
-gb_status_t px_process_session(const char *driver, pid_t *pid, int *control)
+gb_status_t px_process_session(const char *driver, int tls, pid_t *pid, int *control)
 {
     char path[4096];
     int sv[2];
@@ -63,7 +63,7 @@ gb_status_t px_process_session(const char *driver, pid_t *pid, int *control)
         return st;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv))
         return gb_fail_errno(GB_ERR_IO, errno, "cannot make a control socket");
-    char *argv[] = {path, "--driver", (char *)(uintptr_t)driver, NULL};
+    char *argv[] = {path, "--driver", (char *)(uintptr_t)driver, tls ? "--tls" : NULL, NULL};
     st = spawn(argv, sv[1], PX_BOOT_FD, pid);
     close(sv[1]);
     if (st != GB_OK) {

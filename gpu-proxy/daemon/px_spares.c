@@ -21,6 +21,7 @@ typedef struct {
 
 struct px_spares {
     const char *driver;
+    int tls;
     int wanted;
     int count;
     spare_t list[PX_SPARES_MAX];
@@ -28,12 +29,13 @@ struct px_spares {
     uint64_t retry; /* how long to wait after a failure */
 };
 
-gb_status_t px_spares_create(const char *driver, int count, px_spares_t **out)
+gb_status_t px_spares_create(const char *driver, int tls, int count, px_spares_t **out)
 {
     px_spares_t *s = calloc(1, sizeof(*s));
     if (!s)
         return gb_fail(GB_ERR_NO_MEMORY, "out of memory");
     s->driver = driver;
+    s->tls = tls;
     s->wanted = count < PX_SPARES_MAX ? count : PX_SPARES_MAX;
     s->retry = RETRY_FIRST_NS;
     *out = s;
@@ -93,7 +95,7 @@ void px_spares_fill(px_spares_t *s)
     if (s->count >= s->wanted || gb_now_ns() < s->due)
         return;
     spare_t *spare = &s->list[s->count];
-    if (px_process_session(s->driver, &spare->pid, &spare->control) != GB_OK)
+    if (px_process_session(s->driver, s->tls, &spare->pid, &spare->control) != GB_OK)
         fail(s, gb_why());
     else
         s->count++;

@@ -13,8 +13,9 @@ enum { PX_SPARES_MAX = 64 };
 
 typedef struct px_spares px_spares_t;
 
-/* Keeps up to `count` sessions on `driver` ready; none are started yet. */
-gb_status_t px_spares_create(const char *driver, int count, px_spares_t **out);
+/* Keeps up to `count` sessions on `driver` ready, also for TLS if clients come with it; none are started
+ * yet. */
+gb_status_t px_spares_create(const char *driver, int tls, int count, px_spares_t **out);
 
 /* Kills and reaps what is left. NULL is allowed. */
 void px_spares_destroy(px_spares_t *spares);

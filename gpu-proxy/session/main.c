@@ -32,6 +32,7 @@ enum { HANDSHAKE_SECONDS = 5, GRACE_MS = 1000, SETTLED_MS = 1000, LOCKER_SECONDS
 typedef struct {
     const char *driver;
     bool probe;
+    bool tls;
 } options_t;
 
 static const gb_opt_t OPTIONS[] = {
@@ -39,6 +40,8 @@ static const gb_opt_t OPTIONS[] = {
      "auto, nvidia, cpu (software device), null (does nothing), or the path of a libcuda"},
     {"probe", GB_OPT_FLAG, offsetof(options_t, probe), "false", NULL, NULL,
      "list and measure the devices on stdout, then end"},
+    {"tls", GB_OPT_FLAG, offsetof(options_t, tls), "false", NULL, NULL,
+     "be ready for a client that comes with TLS, before it comes"},
     {NULL},
 };
 
@@ -227,7 +230,7 @@ static void report_used(void *arg, uint64_t bytes)
 
 /* Opens and initialises the driver: before a client is there, if this is a spare session. A driver that
  * does not work is reported when the client comes. */
-static gb_status_t prepare(const char *choice, driver_t *driver)
+static gb_status_t prepare(const char *choice, bool tls, driver_t *driver)
 {
     int count;
     gb_status_t st = open_driver(choice, driver);
@@ -238,6 +241,8 @@ static gb_status_t prepare(const char *choice, driver_t *driver)
     if (driver->table->cuInit(0) == CUDA_SUCCESS)
         (void)driver->table->cuDeviceGetCount(&count);
     gb_crypto_warm();
+    if (tls)
+        gb_link_warm();
     tzset(); /* of log lines */
     if (strcmp(driver->kind, "nvidia"))
         px_confine_calls();
@@ -252,7 +257,7 @@ static gb_status_t serve(const options_t *o)
     gb_link_t *link;
     px_sockets_t sockets;
     int fd;
-    gb_status_t prepared = prepare(o->driver, &driver);
+    gb_status_t prepared = prepare(o->driver, o->tls, &driver);
     gb_status_t st = px_boot_receive(PX_BOOT_FD, &boot, &fd, &sockets);
     if (st == GB_OK && prepared != GB_OK)
         return prepared;

@@ -33,7 +33,7 @@ static void kept_ready(void **state)
     pid_t pid[3];
     int control[3];
     (void)state;
-    assert_int_equal(px_spares_create("null", 2, &spares), GB_OK);
+    assert_int_equal(px_spares_create("null", 0, 2, &spares), GB_OK);
     assert_int_equal(px_spares_take(spares, &pid[0], &control[0]), GB_ERR_NOT_FOUND);
     fill(spares);
     for (int i = 0; i < 2; i++) {
@@ -75,7 +75,7 @@ static void a_dead_one_is_not_given_out(void **state)
     int control;
     siginfo_t info;
     (void)state;
-    assert_int_equal(px_spares_create("null", 1, &spares), GB_OK);
+    assert_int_equal(px_spares_create("null", 0, 1, &spares), GB_OK);
     fill(spares);
     pid_t victim = only_child();
     assert_true(victim > 0);
@@ -97,7 +97,7 @@ static void a_failure_is_not_repeated_at_once(void **state)
     px_spares_t *spares;
     (void)state;
     setenv("GABLE_HOME", "/nonexistent", 1);
-    assert_int_equal(px_spares_create("null", 1, &spares), GB_OK);
+    assert_int_equal(px_spares_create("null", 0, 1, &spares), GB_OK);
     px_spares_fill(spares);
     uint64_t due = px_spares_due(spares);
     assert_true(due > gb_now_ns() + 500000000ull && due != UINT64_MAX);
@@ -111,7 +111,7 @@ static void destroying_ends_them(void **state)
 {
     px_spares_t *spares;
     (void)state;
-    assert_int_equal(px_spares_create("null", 3, &spares), GB_OK);
+    assert_int_equal(px_spares_create("null", 1, 3, &spares), GB_OK);
     fill(spares);
     px_spares_destroy(spares);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
