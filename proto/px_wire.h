@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 enum {
-    PX_WIRE_VERSION = 5,            /* of everything in this file and of the catalogue's numbers */
+    PX_WIRE_VERSION = 6,            /* of everything in this file and of the catalogue's numbers */
     PX_WIRE_PIECE = 256 << 10,      /* bytes of bulk in one frame */
     PX_WIRE_MAX = (1 << 20) + 4096, /* longest payload, either way */
     PX_WIRE_INLINE = 8 << 10,       /* copies up to this size ride in the batch */
@@ -58,6 +58,7 @@ enum {
     PX_OP_PEER_RECV,   /* async: px_wire_transfer_t: its side comes from there */
     PX_OP_PEER_SETTLE, /* reply: u64 context: no transfer uses it any more */
     PX_OP_PEER_LOST,   /* notice to the client: u64 peer, u64 attempt: that link is lost */
+    PX_OP_DOWN_BOX,    /* async: px_wire_down_box_t -> as PX_OP_DOWN, packed rows of its src */
     PX_OP_END,
 };
 
@@ -145,6 +146,12 @@ typedef struct {
 } px_wire_box_t;
 
 enum { PX_WIRE_PEERS = 64, PX_WIRE_ENDPOINT = 304 };
+
+/* A copy of a box to page-locked memory, which the client knows the token of. */
+typedef struct {
+    px_wire_box_t box; /* dst: not used */
+    uint64_t token;    /* less than 2^32 */
+} px_wire_down_box_t;
 
 /* A link between two sessions of one client (px_peer_wire.h). What is below `secret` is for who dials. */
 typedef struct {

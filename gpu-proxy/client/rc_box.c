@@ -61,7 +61,6 @@ static CUresult place_in_memory(rc_side_t *side, CUmemorytype type, const rc_box
     if (type == CU_MEMORYTYPE_DEVICE && !device)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device) {
-        rc_down_settle(first, end - first);
         side->host = (uint8_t *)(uintptr_t)first;
         return CUDA_SUCCESS;
     }
@@ -259,6 +258,32 @@ static CUresult ask_down(rc_call_t *call, const rc_box_t *box, const part_t *p, 
     return result;
 }
 
+/* What is on its way to a side that is the host's has come before the program, or another copy, goes on there. */
+static void settle(const rc_side_t *side, const rc_box_t *box)
+{
+    if (side->host)
+        rc_down_settle((uint64_t)(uintptr_t)side->host,
+                       (box->depth - 1) * side->pitch * side->height +
+                           (box->height - 1) * side->pitch + box->width);
+}
+
+/* To page-locked memory: later. */
+static CUresult queue_down(rc_call_t *call, const rc_box_t *box, uint64_t stream, int *queued)
+{
+    px_wire_box_t wire = {.src = rc_box_wire(&box->src),
+                          .width = box->width,
+                          .height = box->height,
+                          .depth = box->depth,
+                          .stream = stream};
+    rc_rows_t rows = {.to = box->dst.host,
+                      .width = box->width,
+                      .height = box->height,
+                      .depth = box->depth,
+                      .pitch = box->dst.pitch,
+                      .slice = box->dst.pitch * box->dst.height};
+    return rc_down_post_box(call, &wire, &rows, queued);
+}
+
 static CUresult down(rc_call_t *call, const rc_box_t *box, uint64_t stream)
 {
     part_t whole = {0, 0, 0, box->width, box->height, box->depth};
@@ -386,16 +411,23 @@ static CUresult elsewhere(const rc_box_t *box, CUstream stream)
     return result ? result : rc_ask(&call, GB_OP_cuCtxSynchronize, NULL, 0, NULL, 0);
 }
 
-CUresult rc_box_copy(const rc_box_t *box, CUstream stream)
+CUresult rc_box_copy(const rc_box_t *box, CUstream stream, int may_queue)
 {
     rc_call_t call;
     uint64_t wire;
+    int queued = 0;
     rc_session_t *dst = box->dst.session, *src = box->src.session;
     CUresult result = rc_begin(&call);
     if (!result)
         result = rc_use_stream(&call, stream, &wire);
     if (result || !box->width || !box->height || !box->depth)
         return result;
+    if (may_queue && !dst && src == call.session)
+        result = queue_down(&call, box, wire, &queued);
+    if (result || queued)
+        return result;
+    settle(&box->src, box);
+    settle(&box->dst, box);
     if (!dst && !src)
         return here(box, stream);
     if (dst && src && dst == src && dst != call.session)

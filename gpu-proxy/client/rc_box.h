@@ -30,7 +30,8 @@ px_wire_side_t rc_box_wire(const rc_side_t *side);
 /* A copy of one row. */
 CUDA_MEMCPY3D rc_box_row(uint64_t bytes);
 
-/* Issues it in the order of `stream`. When it returns, host memory may be used again. */
-CUresult rc_box_copy(const rc_box_t *box, CUstream stream);
+/* Issues it in the order of `stream`. When it returns, host memory may be used again, unless it is page-locked and
+ * `may_queue`: then a copy to it may come later. */
+CUresult rc_box_copy(const rc_box_t *box, CUstream stream, int may_queue);
 
 #endif

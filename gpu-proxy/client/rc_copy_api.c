@@ -4,7 +4,7 @@
 #include "gpu-proxy/client/rc_box.h"
 #include "gpu-proxy/client/rc_capture.h"
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream)
+static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, int may_queue)
 {
     rc_call_t call;
     rc_box_t box;
@@ -22,52 +22,52 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream)
         result = rc_work_copy(&call, copy, NULL, &work);
         return result ? result : rc_capture_work(&call, &work);
     }
-    return result ? result : rc_box_copy(&box, stream);
+    return result ? result : rc_box_copy(&box, stream, may_queue);
 }
 
-/* The synchronous ones: copies to the host are done when they return anyway, and those from it have left
- * the program's memory. */
+/* The synchronous ones: copies to the host are done when they return, and those from it have left the
+ * program's memory. */
 
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
-    return copy_3d(pCopy, hStream);
+    return copy_3d(pCopy, hStream, 1);
 }
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 {
-    return copy_3d(pCopy, NULL);
+    return copy_3d(pCopy, NULL, 0);
 }
 
-static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
+static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, int may_queue)
 {
     if (!c)
-        return copy_3d(NULL, stream);
+        return copy_3d(NULL, stream, 0);
     CUDA_MEMCPY3D box = gb_box_of_rows(c);
-    return copy_3d(&box, stream);
+    return copy_3d(&box, stream, may_queue);
 }
 
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
-    return copy_2d(pCopy, hStream);
+    return copy_2d(pCopy, hStream, 1);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 {
-    return copy_2d(pCopy, NULL);
+    return copy_2d(pCopy, NULL, 0);
 }
 
 CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 {
-    return copy_2d(pCopy, NULL);
+    return copy_2d(pCopy, NULL, 0);
 }
 
 /* The contexts of a peer copy follow from the addresses. */
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream)
 {
     if (!c)
-        return copy_3d(NULL, stream);
+        return copy_3d(NULL, stream, 0);
     CUDA_MEMCPY3D box = gb_box_of_peer(c);
-    return copy_3d(&box, stream);
+    return copy_3d(&box, stream, 0); /* between devices */
 }
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)

@@ -1,6 +1,7 @@
 #include "gpu-proxy/client/rc_down.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu-proxy/client/rc_host.h"
 #include "gpu-proxy/client/rc_mirror.h"
@@ -15,7 +16,9 @@ typedef struct rc_down {
     const rc_object_t *owner;
     uint64_t stream; /* on the wire */
     uint8_t *dst;    /* NULL: the bytes are dropped */
-    uint64_t size;
+    uint64_t size;   /* as it travels */
+    uint64_t span;   /* of memory, from the first byte to the last */
+    rc_rows_t rows;  /* with gaps; width 0: without */
 } down_t;
 
 static atomic_uint under_way; /* of all sessions */
@@ -42,7 +45,7 @@ static void end(rc_session_t *s, down_t **at)
 static int overlaps(const down_t *down, uint64_t address, uint64_t size)
 {
     uint64_t start = (uint64_t)(uintptr_t)down->dst;
-    return down->dst && address < start + down->size && start < address + size;
+    return down->dst && address < start + down->span && start < address + size;
 }
 
 static down_t *overlapping(rc_session_t *s, uint64_t address, uint64_t size)
@@ -67,7 +70,37 @@ uint8_t *rc_down_place(rc_session_t *s, uint32_t token, uint64_t offset, uint64_
     const down_t *down = *find(s, token);
     if (!down || offset > down->size || size > down->size - offset || size > PX_WIRE_MAX)
         return NULL;
-    return down->dst ? down->dst + offset : s->down_sink;
+    if (!down->dst || !down->rows.width)
+        return down->dst ? down->dst + offset : s->down_sink;
+    s->row_token = token;
+    s->row_offset = offset;
+    s->row_size = size;
+    return s->rows;
+}
+
+/* Puts packed bytes of a box, from an offset on, where they belong. */
+static void scatter(const rc_rows_t *r, uint64_t offset, const uint8_t *packed, uint64_t size)
+{
+    while (size > 0) {
+        uint64_t x = offset % r->width, row = offset / r->width;
+        uint64_t n = r->width - x < size ? r->width - x : size;
+        memcpy(r->to + row / r->height * r->slice + row % r->height * r->pitch + x, packed, n);
+        offset += n;
+        packed += n;
+        size -= n;
+    }
+}
+
+void rc_down_came(rc_session_t *s)
+{
+    if (!s->row_size) /* most pieces are where they belong */
+        return;
+    pthread_mutex_lock(&s->recv_lock);
+    const down_t *down = *find(s, s->row_token);
+    if (down && down->dst) /* else it was given up meanwhile */
+        scatter(&down->rows, s->row_offset, s->rows, s->row_size);
+    s->row_size = 0;
+    pthread_mutex_unlock(&s->recv_lock);
 }
 
 /* ---- beginning and end of one ---- */
@@ -82,16 +115,18 @@ static int is_locked(uint64_t address, uint64_t size)
             (block.kind == RC_BLOCK_REGISTERED && !rc_mirror_is_open(block.range.start)));
 }
 
-static CUresult add(const rc_call_t *call, const px_wire_copy_t *copy, void *dst, uint64_t *token)
+static CUresult add(const rc_call_t *call, const down_t *what, uint64_t *token)
 {
     rc_session_t *s = call->session;
     down_t *down = malloc(sizeof(*down));
     if (!down)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const rc_object_t *context = call->stream_context ? call->stream_context : call->context;
-    *down = (down_t){.owner = context, .stream = copy->stream, .dst = dst, .size = copy->size};
+    *down = *what;
+    down->owner = call->stream_context ? call->stream_context : call->context;
     pthread_mutex_lock(&s->recv_lock);
-    int room = s->down_count < MOST;
+    if (down->rows.width && !s->rows)
+        s->rows = malloc(PX_WIRE_MAX);
+    int room = s->down_count < MOST && (!down->rows.width || s->rows);
     if (room) {
         *token = down->token = ++s->down_token;
         down->next = s->downs;
@@ -120,25 +155,58 @@ gb_status_t rc_down_done(rc_session_t *s, uint64_t token)
     return GB_OK;
 }
 
-CUresult rc_down_post(rc_call_t *call, const px_wire_copy_t *copy, void *dst, int *queued)
+/* Enters the copy if it can be queued, which *queued says; then the session is to be told. */
+static CUresult begin(rc_call_t *call, const down_t *what, uint64_t *token, int *queued)
 {
-    px_wire_down_t wire = {*copy, 0};
     *queued = 0;
     if (!call->session || !call->session->late_copies ||
-        !is_locked((uint64_t)(uintptr_t)dst, copy->size))
+        !is_locked((uint64_t)(uintptr_t)what->dst, what->span))
         return CUDA_SUCCESS;
-    CUresult result = add(call, copy, dst, &wire.token);
+    CUresult result = add(call, what, token);
     if (result)
         return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
     *queued = 1;
     result = rc_host_await(call->session);
     if (result) {
         pthread_mutex_lock(&call->session->recv_lock);
-        end(call->session, find(call->session, wire.token));
+        end(call->session, find(call->session, *token));
         pthread_mutex_unlock(&call->session->recv_lock);
-        return result;
     }
+    return result;
+}
+
+CUresult rc_down_post(rc_call_t *call, const px_wire_copy_t *copy, void *dst, int *queued)
+{
+    px_wire_down_t wire = {*copy, 0};
+    const down_t what = {
+        .stream = copy->stream, .dst = dst, .size = copy->size, .span = copy->size};
+    CUresult result = begin(call, &what, &wire.token, queued);
+    if (result || !*queued)
+        return result;
     return rc_post_bytes(call, PX_OP_DOWN, &wire, sizeof(wire), NULL, 0);
+}
+
+static int has_gaps(const rc_rows_t *r)
+{
+    return (r->height > 1 && r->pitch != r->width) ||
+           (r->depth > 1 && r->slice != r->width * r->height);
+}
+
+CUresult rc_down_post_box(rc_call_t *call, const px_wire_box_t *box, const rc_rows_t *rows,
+                          int *queued)
+{
+    px_wire_down_box_t wire = {*box, 0};
+    down_t what = {.stream = box->stream,
+                   .dst = rows->to,
+                   .size = rows->width * rows->height * rows->depth,
+                   .span = (rows->depth - 1) * rows->slice + (rows->height - 1) * rows->pitch +
+                           rows->width};
+    if (has_gaps(rows))
+        what.rows = *rows;
+    CUresult result = begin(call, &what, &wire.token, queued);
+    if (result || !*queued)
+        return result;
+    return rc_post_bytes(call, PX_OP_DOWN_BOX, &wire, sizeof(wire), NULL, 0);
 }
 
 /* ---- waiting ---- */
@@ -206,4 +274,5 @@ void rc_down_free(rc_session_t *s)
     while (s->downs)
         end(s, &s->downs);
     free(s->down_sink);
+    free(s->rows);
 }

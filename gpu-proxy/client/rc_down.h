@@ -10,6 +10,15 @@
  * copies and waits. */
 CUresult rc_down_post(rc_call_t *call, const px_wire_copy_t *copy, void *dst, int *queued);
 
+/* The same for a box, whose rows lie in `to` (of its first byte) with gaps, or without. */
+typedef struct {
+    uint8_t *to;
+    uint64_t width, height, depth; /* bytes, rows, slices */
+    uint64_t pitch, slice;         /* bytes from row to row, from slice to slice */
+} rc_rows_t;
+CUresult rc_down_post_box(rc_call_t *call, const px_wire_box_t *box, const rc_rows_t *rows,
+                          int *queued);
+
 /* Nothing is on its way to these bytes any more when it returns. Before they are read, given back, or
  * protected. */
 void rc_down_settle(uint64_t address, uint64_t size);
@@ -25,6 +34,8 @@ void rc_down_watch(rc_session_t *session);
 /* ---- for whoever reads ---- */
 /* Where bytes of a copy belong; NULL if the session may not send them. With recv_lock held. */
 uint8_t *rc_down_place(rc_session_t *session, uint32_t token, uint64_t offset, uint64_t size);
+/* All bytes of the piece that was placed last are there. */
+void rc_down_came(rc_session_t *session);
 /* PX_OP_DOWN_DONE: all bytes of the copy are there. */
 gb_status_t rc_down_done(rc_session_t *session, uint64_t token);
 

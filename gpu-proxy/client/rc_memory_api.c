@@ -122,7 +122,7 @@ static CUresult copy_between(CUdeviceptr dst, CUmemorytype dst_type, CUdeviceptr
     row.dstHost = (void *)(uintptr_t)dst;
     row.srcHost = (const void *)(uintptr_t)src;
     CUresult result = rc_box_describe(&row, &box);
-    return result ? result : rc_box_copy(&box, stream);
+    return result ? result : rc_box_copy(&box, stream, 0);
 }
 
 static CUresult copy_row(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)

@@ -84,6 +84,8 @@ static gb_status_t take_piece(rc_session_t *s, const gb_frame_t *frame, const ui
     s->rest_at = at + first;
     s->rest = size - first;
     s->rest_pad = frame->length - (here > head + size ? here : head + size);
+    if (s->rest == 0)
+        rc_down_came(s);
     return s->rest_pad > 8
                ? gb_fail(GB_ERR_PROTOCOL, "a piece with %zu bytes too many", s->rest_pad)
                : GB_OK;
@@ -102,6 +104,8 @@ static gb_status_t take_rest(rc_session_t *s, uint64_t deadline)
         if (!status && s->rest) {
             s->rest_at += got;
             s->rest -= got;
+            if (s->rest == 0)
+                rc_down_came(s);
         } else if (!status) {
             s->rest_pad -= got;
         }

@@ -219,6 +219,9 @@ struct rc_session {
     uint8_t *down_sink; /* for bytes of those that were given up */
     uint8_t *rest_at;   /* where the rest of a piece goes that has not come yet, past the buffer */
     size_t rest, rest_pad;
+    uint8_t *rows;      /* of a piece that is not complete, or not yet where its rows belong */
+    uint32_t row_token; /* of the copy that it is of; rows of no other are on their way */
+    uint64_t row_offset, row_size;
 
     /* Counts frames that make the device work, and how many of them were done at the last wait for all:
      * kept while memory is shared (rc_shared.h). */

@@ -1,8 +1,6 @@
 /* Copies of boxes between device memory, arrays, and the staging memory, where rows lie without gaps. */
 #include "gpu-proxy/session/px_box.h"
 
-#include "gpu-proxy/session/px_state.h"
-
 static void set_src(px_call_t *call, CUDA_MEMCPY3D *copy, const px_wire_side_t *side)
 {
     copy->srcMemoryType = side->array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
@@ -54,14 +52,14 @@ px_band_t px_box_band(const px_extent_t *extent, uint64_t position)
     return b;
 }
 
-static px_extent_t extent_of(const px_wire_box_t *box)
+px_extent_t px_box_extent(const px_wire_box_t *box)
 {
     return (px_extent_t){box->width, box->height, box->depth};
 }
 
 static uint64_t bytes_of(const px_wire_box_t *box)
 {
-    px_extent_t extent = extent_of(box);
+    px_extent_t extent = px_box_extent(box);
     return px_box_bytes(&extent);
 }
 
@@ -92,7 +90,7 @@ CUresult px_box_up(px_call_t *call)
                           call->payload + sizeof(*box), bytes);
 }
 
-static CUresult fetch(px_call_t *call, const px_wire_box_t *box, const px_band_t *band,
+CUresult px_box_fetch(px_call_t *call, const px_wire_box_t *box, const px_band_t *band,
                       CUstream stream, uint8_t *to)
 {
     uint64_t y = band->row % box->height, z = band->row / box->height;
@@ -119,7 +117,7 @@ static CUresult stream_down(px_call_t *call, const px_wire_box_t *box, CUstream 
     const gb_cuda_table_t *cuda = call->cuda;
     CUevent events[2] = {NULL, NULL};
     px_band_t bands[2];
-    px_extent_t size = extent_of(box);
+    px_extent_t size = px_box_extent(box);
     uint64_t total = bytes_of(box), asked = 0, sent = 0, begun = 0, ended = 0;
     CUresult result = cuda->cuEventCreate(&events[0], CU_EVENT_DISABLE_TIMING);
     if (!result)
@@ -128,7 +126,7 @@ static CUresult stream_down(px_call_t *call, const px_wire_box_t *box, CUstream 
         while (!result && asked < total && begun - ended < 2) {
             int half = begun++ & 1;
             bands[half] = px_box_band(&size, asked);
-            result = fetch(call, box, &bands[half], stream, buffer + half * PX_WIRE_PIECE);
+            result = px_box_fetch(call, box, &bands[half], stream, buffer + half * PX_WIRE_PIECE);
             if (!result)
                 result = cuda->cuEventRecord(events[half], stream);
             asked += bands[half].width * bands[half].rows;

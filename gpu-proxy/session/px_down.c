@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu-proxy/session/px_state.h"
+#include "gpu-proxy/session/px_box.h"
 
 enum {
     BUFFER = 2 * PX_WIRE_PIECE,
@@ -19,6 +19,7 @@ typedef struct down {
     uint32_t token;
     int lost; /* the link is: the rest is not sent */
     uint64_t size, sent;
+    px_extent_t extent;  /* of a box; width 0: it is none */
     const uint8_t *from; /* device memory, or */
     uint8_t *buffer;
 } down_t;
@@ -39,14 +40,13 @@ static downs_t *downs_of(px_session_t *s)
     return s->downs;
 }
 
-static down_t *begin(px_session_t *s, const px_context_t *context, const px_wire_down_t *wire)
+static down_t *begin(px_session_t *s, const px_context_t *context, uint64_t token, uint64_t size)
 {
     downs_t *all = downs_of(s);
     down_t *down = all ? calloc(1, sizeof(*down)) : NULL;
     if (!down)
         return NULL;
-    *down = (down_t){
-        .session = s, .context = context, .token = (uint32_t)wire->token, .size = wire->copy.size};
+    *down = (down_t){.session = s, .context = context, .token = (uint32_t)token, .size = size};
     pthread_mutex_lock(&all->lock);
     int room = all->count < MOST;
     if (room) {
@@ -109,11 +109,20 @@ static void send_memory(void *arg)
     finish(down);
 }
 
+/* The bytes that are in the buffer when it is the turn of those at a position. */
+static uint64_t piece_at(const down_t *down, uint64_t position)
+{
+    if (down->extent.width) {
+        px_band_t band = px_box_band(&down->extent, position);
+        return band.width * band.rows;
+    }
+    return down->size - position < BUFFER ? down->size - position : BUFFER;
+}
+
 static void send_buffer(void *arg)
 {
     down_t *down = arg;
-    uint64_t left = down->size - down->sent;
-    send_some(down, down->buffer, left < BUFFER ? left : BUFFER);
+    send_some(down, down->buffer, piece_at(down, down->sent));
     if (down->sent == down->size)
         finish(down);
 }
@@ -130,14 +139,27 @@ static CUresult take_buffer(down_t *down)
     return down->buffer ? CUDA_SUCCESS : px_staging_borrow(down->session->staging, &down->buffer);
 }
 
-/* The pieces share the buffer, in the stream's own order. */
-static CUresult queue_pieces(px_call_t *call, down_t *down, CUdeviceptr src, CUstream stream)
+/* Copies the bytes at a position to the buffer. */
+static CUresult fetch(px_call_t *call, const px_wire_box_t *box, uint64_t position, uint64_t bytes,
+                      CUstream stream, uint8_t *to)
+{
+    if (!box->width)
+        return call->cuda->cuMemcpyDtoHAsync_v2(to, box->src.address + position, bytes, stream);
+    px_extent_t extent = px_box_extent(box);
+    px_band_t band = px_box_band(&extent, position);
+    return px_box_fetch(call, box, &band, stream, to);
+}
+
+/* The pieces share the buffer, in the stream's own order. What is queued with the last piece may be over, and
+ * `down` gone. */
+static CUresult queue_pieces(px_call_t *call, down_t *down, const px_wire_box_t *box,
+                             CUstream stream)
 {
     uint64_t size = down->size, done = 0;
     CUresult result = take_buffer(down);
     while (!result && done < size) {
-        uint64_t part = size - done < BUFFER ? size - done : BUFFER;
-        result = call->cuda->cuMemcpyDtoHAsync_v2(down->buffer, src + done, part, stream);
+        uint64_t part = piece_at(down, done);
+        result = fetch(call, box, done, part, stream, down->buffer);
         if (!result)
             result = call->session->launch_host(stream, send_buffer, down);
         if (!result)
@@ -159,19 +181,45 @@ CUresult px_down(px_call_t *call)
         result = CUDA_ERROR_INVALID_VALUE;
     if (!result)
         result = (CUresult)atomic_load(&call->context->late);
-    down_t *down = result ? NULL : begin(s, call->context, wire);
+    down_t *down = result ? NULL : begin(s, call->context, wire->token, wire->copy.size);
     if (!down) {
         tell(s, wire->token);
         return result ? result : CUDA_ERROR_OUT_OF_MEMORY;
     }
     px_heap_t *heap = s->devices[call->context->device].heap;
-    if (!s->config->reachable || !heap || !px_heap_holds(heap, wire->copy.src, wire->copy.size))
-        return queue_pieces(call, down, wire->copy.src, stream);
+    if (!s->config->reachable || !heap || !px_heap_holds(heap, wire->copy.src, wire->copy.size)) {
+        px_wire_box_t row = {.src.address = wire->copy.src};
+        return queue_pieces(call, down, &row, stream);
+    }
     down->from = (const uint8_t *)(uintptr_t)wire->copy.src;
     result = s->launch_host(stream, send_memory, down);
     if (result)
         finish(down);
     return result;
+}
+
+/* px_wire_down_box_t: the same for a box. */
+CUresult px_down_box(px_call_t *call)
+{
+    const px_wire_down_box_t *wire = (const void *)call->payload;
+    px_session_t *s = call->session;
+    CUstream stream = px_stream(call, wire->box.stream);
+    px_extent_t extent = px_box_extent(&wire->box);
+    uint64_t bytes = px_box_bytes(&extent);
+    if (wire->box.src.array)
+        (void)px_array(call, wire->box.src.array);
+    CUresult result = call->context ? call->bad : CUDA_ERROR_INVALID_CONTEXT;
+    if (!result && (bytes == 0 || bytes == UINT64_MAX || wire->token > UINT32_MAX))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        result = (CUresult)atomic_load(&call->context->late);
+    down_t *down = result ? NULL : begin(s, call->context, wire->token, bytes);
+    if (!down) {
+        tell(s, wire->token);
+        return result ? result : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    down->extent = extent;
+    return queue_pieces(call, down, &wire->box, stream);
 }
 
 static down_t *of_ended_context(downs_t *all)

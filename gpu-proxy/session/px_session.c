@@ -42,6 +42,7 @@ static const px_entry_t others[PX_OP_END - PX_OP_HELLO] = {
     [PX_OP_SHARED_DOWN - PX_OP_HELLO] = {px_shared_down, sizeof(px_wire_copy_t) / 8, 0, 1},
     [PX_OP_HOST_DONE - PX_OP_HELLO] = {px_host_done, 1, 1, 0},
     [PX_OP_DOWN - PX_OP_HELLO] = {px_down, sizeof(px_wire_down_t) / 8, 1, 0},
+    [PX_OP_DOWN_BOX - PX_OP_HELLO] = {px_down_box, sizeof(px_wire_down_box_t) / 8, 1, 0},
     [PX_OP_BOX_UP - PX_OP_HELLO] = {px_box_up, sizeof(px_wire_box_t) / 8, 1, 0},
     [PX_OP_BOX_DOWN - PX_OP_HELLO] = {px_box_down, sizeof(px_wire_box_t) / 8, 0, 1},
     [PX_OP_PEER_EXPECT - PX_OP_HELLO] = {px_peer_expect, sizeof(px_wire_pair_t) / 8, 0, 0},

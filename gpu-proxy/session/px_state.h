@@ -224,6 +224,7 @@ CUresult px_shared_up(px_call_t *call);
 CUresult px_shared_down(px_call_t *call);
 CUresult px_host_done(px_call_t *call);
 CUresult px_down(px_call_t *call);
+CUresult px_down_box(px_call_t *call);
 CUresult px_box_up(px_call_t *call);
 CUresult px_box_down(px_call_t *call);
 CUresult px_peer_expect(px_call_t *call);

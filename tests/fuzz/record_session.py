@@ -24,7 +24,7 @@ PROGRAMS = ["test_dev_copy", "test_dev_array", "test_dev_batch", "test_dev_captu
             "test_dev_managed", "test_dev_memory", "test_dev_module", "test_dev_pool", "test_dev_stream",
             "test_dev_texture", "test_dev_vmm"]
 
-# What no test program does on its own: copies between two proxies, copies and fills of managed memory.
+# What no test program does on its own: copies between two proxies, fills of managed memory, rows to page-locked memory.
 PEERS = """
 import ctypes, sys
 cu = ctypes.CDLL(sys.argv[1])
@@ -56,6 +56,14 @@ for value in range(2):
     do("cuMemsetD2D8Async", managed, u64(64), 3, u64(16), u64(4), streams[0])
     do("cuCtxSynchronize")
     assert ctypes.string_at(managed.value, 1) == bytes([3])
+class Rows(ctypes.Structure):  # CUDA_MEMCPY2D, in words
+    _fields_ = [("words", u64 * 16)]
+host = p()
+do("cuMemHostAlloc", ctypes.byref(host), u64(1 << 16), 0)
+rows = Rows((u64 * 16)(0, 0, 2, 0, memory[0].value, 0, 64, 0, 0, 1, host.value, 0, 0, 100, 64, 8))
+do("cuMemcpy2DAsync_v2", ctypes.byref(rows), streams[0])
+do("cuMemcpyDtoHAsync_v2", host, memory[0], u64(4096), streams[0])
+do("cuStreamSynchronize", streams[0])
 for context in contexts:
     do("cuCtxDestroy_v2", context)
 """

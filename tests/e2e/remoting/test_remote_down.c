@@ -91,6 +91,155 @@ static void nobody_waits(void **state)
     }
 }
 
+/* ---- boxes ---- */
+
+typedef struct {
+    size_t width, height, depth;
+    size_t pitch,
+        slice; /* of the host's rows and slices; of the device's: the widths and heights */
+} shape_t;
+
+static uint8_t at(size_t i)
+{
+    return (uint8_t)(i * 31 + i / 251 + 1) % 200;
+}
+
+static int box_is_there(const uint8_t *host, const shape_t *s, size_t size)
+{
+    size_t next = 0; /* of the box's bytes */
+    for (size_t i = 0; i < size; i++) {
+        size_t z = i / s->slice, y = i % s->slice / s->pitch, x = i % s->slice % s->pitch;
+        int inside = z < s->depth && y < s->height && x < s->width;
+        if (host[i] != (inside ? at(next) : 0xee))
+            return 0;
+        next += (size_t)inside;
+    }
+    return next == s->width * s->height * s->depth;
+}
+
+static CUDA_MEMCPY3D box_of(const shape_t *s, CUdeviceptr from, uint8_t *to)
+{
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = from,
+                           .srcPitch = s->width,
+                           .srcHeight = s->height,
+                           .dstMemoryType = CU_MEMORYTYPE_HOST,
+                           .dstHost = to,
+                           .dstPitch = s->pitch,
+                           .dstHeight = s->slice / s->pitch,
+                           .WidthInBytes = s->width,
+                           .Height = s->height,
+                           .Depth = s->depth};
+}
+
+/* In the order of the stream, between what comes before and after; nobody waits for it. */
+static void copy_box(const shape_t *s, int flat)
+{
+    size_t bytes = s->width * s->height * s->depth, size = s->slice * s->depth;
+    uint8_t *host = locked(size), *pattern = malloc(bytes);
+    CUdeviceptr device = filled(bytes, 1), source = filled(bytes, 1);
+    CUDA_MEMCPY3D box = box_of(s, device, host);
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = device,
+                          .srcPitch = s->width,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = host,
+                          .dstPitch = s->pitch,
+                          .WidthInBytes = s->width,
+                          .Height = s->height};
+    gate_t gate;
+    for (size_t i = 0; i < bytes; i++)
+        pattern[i] = at(i);
+    OK(cuda->cuMemcpyHtoD_v2(source, pattern, bytes));
+    OK(cuda->cuCtxSynchronize());
+    shut(&gate, CU_STREAM_NON_BLOCKING);
+    OK(cuda->cuMemcpyDtoDAsync_v2(device, source, bytes, gate.stream));
+    OK(flat ? cuda->cuMemcpy2DAsync_v2(&rows, gate.stream)
+            : cuda->cuMemcpy3DAsync_v2(&box, gate.stream));
+    OK(cuda->cuMemsetD8Async(device, 3, bytes, gate.stream));
+    FAILS(cuda->cuStreamQuery(gate.stream), CUDA_ERROR_NOT_READY);
+    assert_true(is_all(host, 0xee, size));
+    sem_post(&gate.open);
+    OK(cuda->cuStreamSynchronize(gate.stream));
+    assert_true(box_is_there(host, s, size));
+    /* The other calls have copied when they return. */
+    memset(host, 0xee, size);
+    OK(cuda->cuMemcpyHtoD_v2(device, pattern, bytes));
+    OK(flat ? cuda->cuMemcpy2D_v2(&rows) : cuda->cuMemcpy3D_v2(&box));
+    assert_true(box_is_there(host, s, size));
+    OK(cuda->cuMemFreeHost(host));
+    OK(cuda->cuMemFree_v2(device));
+    OK(cuda->cuMemFree_v2(source));
+    free(pattern);
+    end(&gate);
+}
+
+static void nobody_waits_for_boxes(void **state)
+{
+    static const shape_t shapes[] = {
+        {1, 1, 1, 1, 1},
+        {100, 7, 1, 100, 700},                               /* without gaps */
+        {100, 7, 1, 128, 128 * 7},                           /* with gaps */
+        {1000, 3000, 1, 1024, 3000 << 10},                   /* more than a piece */
+        {(300 << 10) + 3, 5, 1, 400 << 10, 5 * (400 << 10)}, /* a row is longer than a piece */
+        {64, 8, 20, 64, 64 * 8},
+        {60, 8, 20, 64, 64 * 10},
+        {513, 511, 9, 520, 520 * 512},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        copy_box(&shapes[i], 0);
+        if (shapes[i].depth == 1)
+            copy_box(&shapes[i], 1);
+    }
+}
+
+/* Of an array; two copies to the same place, the later one of which stays; and what is copied on from there. */
+static void boxes_of_arrays(void **state)
+{
+    enum { WIDTH = 512, HEIGHT = 300, PITCH = 600 };
+    const CUDA_ARRAY_DESCRIPTOR what = {WIDTH, HEIGHT, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+    const shape_t shape = {WIDTH, HEIGHT, 1, PITCH, PITCH * HEIGHT};
+    uint8_t *host = locked(PITCH * HEIGHT), *pattern = malloc(WIDTH * HEIGHT), back[WIDTH];
+    CUdeviceptr device = filled(WIDTH * HEIGHT, 9);
+    CUarray array;
+    gate_t gate;
+    (void)state;
+    for (size_t i = 0; i < WIDTH * HEIGHT; i++)
+        pattern[i] = at(i);
+    OK(cuda->cuArrayCreate_v2(&array, &what));
+    CUDA_MEMCPY2D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = pattern,
+                        .srcPitch = WIDTH,
+                        .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                        .dstArray = array,
+                        .WidthInBytes = WIDTH,
+                        .Height = HEIGHT};
+    CUDA_MEMCPY2D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .srcArray = array,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = host,
+                          .dstPitch = PITCH,
+                          .WidthInBytes = WIDTH,
+                          .Height = HEIGHT};
+    CUDA_MEMCPY3D first = box_of(&shape, device, host);
+    OK(cuda->cuMemcpy2D_v2(&up));
+    shut(&gate, CU_STREAM_NON_BLOCKING);
+    OK(cuda->cuMemcpy3DAsync_v2(&first, gate.stream));
+    OK(cuda->cuMemcpy2DAsync_v2(&down, gate.stream));
+    assert_true(is_all(host, 0xee, PITCH * HEIGHT));
+    sem_post(&gate.open);
+    OK(cuda->cuMemcpyHtoDAsync_v2(device, host + PITCH, WIDTH, gate.stream));
+    OK(cuda->cuMemcpyDtoHAsync_v2(back, device, WIDTH, gate.stream));
+    assert_memory_equal(back, pattern + WIDTH, WIDTH);
+    assert_true(box_is_there(host, &shape, PITCH * HEIGHT));
+    OK(cuda->cuArrayDestroy(array));
+    OK(cuda->cuMemFree_v2(device));
+    OK(cuda->cuMemFreeHost(host));
+    free(pattern);
+    end(&gate);
+}
+
 /* Memory that the session cannot send as it lies: it goes through a buffer, piece by piece. */
 static void mapped_memory_goes_in_pieces(void **state)
 {
@@ -268,8 +417,10 @@ static void context_ends(void **state)
         OK(cuda->cuCtxCreate_v4(&other, NULL, 0, 0));
         host = locked(BIG);
         device = filled(BIG, 4);
+        CUDA_MEMCPY3D box = box_of(&(shape_t){1000, 4000, 2, 1024, 1024 * 4000}, device, host);
         for (int k = 0; k < 4; k++)
-            OK(cuda->cuMemcpyDtoHAsync_v2(host, device, BIG, NULL));
+            OK(k & 1 ? cuda->cuMemcpy3DAsync_v2(&box, NULL)
+                     : cuda->cuMemcpyDtoHAsync_v2(host, device, BIG, NULL));
         OK(cuda->cuCtxDestroy_v2(other));
         OK(cuda->cuCtxSetCurrent(context));
     }
@@ -350,6 +501,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mapped_memory_goes_in_pieces),
         cmocka_unit_test(nobody_waits),
+        cmocka_unit_test(nobody_waits_for_boxes),
+        cmocka_unit_test(boxes_of_arrays),
         cmocka_unit_test(questions_tell),
         cmocka_unit_test(others_use_it),
         cmocka_unit_test(many_and_given_back),
