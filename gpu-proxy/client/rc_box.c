@@ -216,6 +216,11 @@ static CUresult send_up(rc_call_t *call, const rc_box_t *box, const part_t *p, u
                           .depth = p->depth,
                           .stream = stream};
     uint64_t bytes = part_bytes(p);
+    if (box->width * box->height * box->depth <= RC_SHARED_SEEN && !box->dst.array) {
+        CUresult result = rc_shared_open_copied(wire.dst.address, packed, bytes);
+        if (result)
+            return result;
+    }
     return bytes <= PX_WIRE_INLINE
                ? rc_post_bytes(call, PX_OP_BOX_UP, &wire, sizeof(wire), packed, bytes)
                : rc_post_bulk(call, PX_OP_BOX_UP, &wire, sizeof(wire), packed, bytes);

@@ -161,6 +161,8 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t
     if (!result && ByteCount && rc_shared_is_open((uint64_t)(uintptr_t)srcHost))
         return copy_row(dstDevice, (CUdeviceptr)(uintptr_t)srcHost, ByteCount, hStream);
     rc_down_settle((uint64_t)(uintptr_t)srcHost, ByteCount);
+    if (!result && ByteCount <= RC_SHARED_SEEN)
+        result = rc_shared_open_copied(dst, srcHost, ByteCount);
     const uint8_t *from = srcHost;
     uint64_t until = 0;
     for (size_t done = 0; done < ByteCount && !result; done += copy.size) {

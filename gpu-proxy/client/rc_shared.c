@@ -450,6 +450,23 @@ void rc_shared_disown(uint64_t address)
     pthread_mutex_unlock(&zone.lock);
 }
 
+static uint64_t word_at(const uint8_t *at)
+{
+    uint64_t word;
+    memcpy(&word, at, sizeof(word));
+    return word;
+}
+
+/* The next word in [at, end) that is an address of the zone; NULL: there is none. */
+static const uint8_t *next_address(const uint8_t *at, const uint8_t *end)
+{
+    uint64_t base = zone.base, size = zone.size;
+    for (; end - at >= 8; at += 8)
+        if (word_at(at) - base < size)
+            return at;
+    return NULL;
+}
+
 CUresult rc_shared_open(uint64_t address)
 {
     CUresult result = CUDA_SUCCESS;
@@ -470,14 +487,21 @@ CUresult rc_shared_open_all(const void *parameters, size_t bytes)
 {
     if (atomic_load_explicit(&zone.closed, memory_order_relaxed) == 0)
         return CUDA_SUCCESS;
-    for (size_t at = 0; at + 8 <= bytes; at += 8) {
-        uint64_t word;
-        memcpy(&word, (const char *)parameters + at, 8);
-        CUresult result = rc_shared_open(word);
+    const uint8_t *end = (const uint8_t *)parameters + bytes;
+    for (const uint8_t *at = parameters; (at = next_address(at, end)) != NULL; at += 8) {
+        uint64_t word = word_at(at);
+        CUresult result = rc_shared_is_open(word) ? CUDA_SUCCESS : rc_shared_open(word);
         if (result)
             return result;
     }
     return CUDA_SUCCESS;
+}
+
+CUresult rc_shared_open_copied(uint64_t dst, const void *bytes, size_t size)
+{
+    size_t skip = -dst & 7;
+    return skip < size ? rc_shared_open_all((const uint8_t *)bytes + skip, size - skip)
+                       : CUDA_SUCCESS;
 }
 
 int rc_shared_is_open(uint64_t address)
@@ -588,6 +612,62 @@ static void give_all(rc_session_t *session, rc_lane_t *lane)
     pthread_mutex_unlock(&zone.lock);
 }
 
+/* ---- addresses that the program has written into shared pages ---- */
+
+enum { FOUND = 32 }; /* blocks that are opened at a time */
+
+typedef struct {
+    uint64_t at[FOUND];
+    unsigned count;
+} found_t;
+
+static void note_closed(found_t *found, const rc_session_t *session, uint64_t address)
+{
+    const block_t *b = block_at(address);
+    if (!b || b->open || b->segment->session != session || found->count == FOUND)
+        return;
+    for (unsigned i = 0; i < found->count; i++)
+        if (found->at[i] == b->range.start)
+            return;
+    found->at[found->count++] = b->range.start;
+}
+
+/* With the lock held: closed blocks that the program's pages of the block name. */
+static void look_through(const block_t *b, found_t *found)
+{
+    for (uint64_t i = 0, next; i < pages_of(b) && found->count < FOUND; i = next) {
+        next = run_end(b, i);
+        if (b->state[i] != PAGE_PROGRAM)
+            continue;
+        uint64_t address, size;
+        const uint8_t *at = part_of(b, i, next, &address, &size), *end = at + size;
+        while ((at = next_address(at, end)) != NULL) {
+            note_closed(found, b->segment->session, word_at(at));
+            at += 8;
+        }
+    }
+}
+
+/* Page-locked memory that kernels can find from pages that are about to travel is opened, and what can be found
+ * from there. A failure leaves it closed, which the kernel's fault tells. */
+static void open_named(rc_session_t *session)
+{
+    for (found_t found = {.count = 1}; found.count && atomic_load(&zone.closed);) {
+        found.count = 0;
+        pthread_mutex_lock(&zone.lock);
+        for (gb_range_t *node = gb_ranges_above(&zone.blocks, 0); node;
+             node = gb_ranges_above(&zone.blocks, node->start)) {
+            block_t *b = (block_t *)node;
+            if (b->open && b->here && !b->lost && b->segment->session == session)
+                look_through(b, &found);
+        }
+        pthread_mutex_unlock(&zone.lock);
+        for (unsigned i = 0; i < found.count; i++)
+            if (rc_shared_open(found.at[i]))
+                return;
+    }
+}
+
 static CUresult fetch(block_t *b, uint64_t first)
 {
     rc_lane_t *lane = rc_lane();
@@ -654,6 +734,7 @@ static op_kind_t kind_of(uint16_t op)
     case PX_OP_BOX_UP:
     case PX_OP_BOX_DOWN:
     case PX_OP_DOWN:
+    case PX_OP_DOWN_BOX:
     case PX_OP_EXCHANGE_CALL:
     case PX_OP_EXCHANGE_POST:
     case PX_OP_PEER_SEND:
@@ -679,8 +760,10 @@ void rc_shared_before(rc_session_t *session, rc_lane_t *lane, uint16_t op)
         atomic_fetch_add(&session->work, 1);
     /* What the program has written must reach a device that waits for it. */
     if (atomic_load(&zone.here) && kind != OP_OTHER &&
-        atomic_load(&session->work) != atomic_load(&session->work_done))
+        atomic_load(&session->work) != atomic_load(&session->work_done)) {
+        open_named(session);
         give_all(session, lane);
+    }
     if (kind != OP_OTHER && atomic_load(&session->work) != atomic_load(&session->work_done))
         rc_mirror_send(session, lane);
 }

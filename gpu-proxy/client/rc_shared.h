@@ -7,8 +7,9 @@
  * become the device's; a touch brings one back, with its neighbours. So it is coherent at launches and at
  * calls that wait, and only what is used travels.
  *
- * Page-locked memory is the program's alone until its device address is asked for or seen in a kernel's
- * parameters: then it is "opened", and is kept as above.
+ * Page-locked memory is the program's alone until its device address is asked for or seen where kernels may find
+ * it: among their parameters, in bytes that are copied to the device, in shared pages that the program has
+ * written. Then it is "opened", and is kept as above.
  *
  * Thread-safe. The lock of this file comes before those of sessions; who holds one of the latter does not
  * touch the program's memory. */
@@ -37,6 +38,10 @@ void rc_shared_disown(uint64_t address);
 CUresult rc_shared_open(uint64_t address);
 /* The same for every address among the words of a kernel's parameters. */
 CUresult rc_shared_open_all(const void *parameters, size_t bytes);
+/* The same for bytes that go to device memory at `dst`, where words lie at multiples of 8. A copy of more than
+ * RC_SHARED_SEEN bytes in all need not be looked through. */
+enum { RC_SHARED_SEEN = 1 << 20 };
+CUresult rc_shared_open_copied(uint64_t dst, const void *bytes, size_t size);
 
 /* 1 if the address lies in opened memory. */
 int rc_shared_is_open(uint64_t address);

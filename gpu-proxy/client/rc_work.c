@@ -8,6 +8,7 @@
 #include "gpu-proxy/client/rc_graph.h"
 #include "gpu-proxy/client/rc_graph_memory.h"
 #include "gpu-proxy/client/rc_launch.h"
+#include "gpu-proxy/client/rc_shared.h"
 
 void rc_work_empty(rc_work_t *work)
 {
@@ -76,6 +77,8 @@ CUresult rc_work_kernel(rc_call_t *call, const CUDA_KERNEL_NODE_PARAMS *p, rc_wo
     if (!result)
         result =
             rc_launch_pack(function, p->kernelParams, p->extra, buffer, &bytes, &launch.params);
+    if (!result)
+        result = rc_shared_open_all(bytes, launch.params);
     if (!result)
         result = rc_work_launch(context, function, &launch, bytes, work);
     if (!result) {
