@@ -40,7 +40,7 @@ CUresult rc_shared_open(uint64_t address);
 CUresult rc_shared_open_all(const void *parameters, size_t bytes);
 /* The same for bytes that go to device memory at `dst`, where words lie at multiples of 8. A copy of more than
  * RC_SHARED_SEEN bytes in all need not be looked through. */
-enum { RC_SHARED_SEEN = 1 << 20 };
+enum { RC_SHARED_SEEN = 64 << 10 };
 CUresult rc_shared_open_copied(uint64_t dst, const void *bytes, size_t size);
 
 /* 1 if the address lies in opened memory. */

@@ -264,6 +264,7 @@ static gb_status_t execute(px_session_t *s, const gb_frame_t *frame, const uint8
         return gb_fail(GB_ERR_PROTOCOL, "operation %u is not for sessions", frame->operation);
     if (is_void(&call))
         return skip_rest(s, &call);
+    (void)atomic_load_explicit(&s->moved, memory_order_acquire);
     CUresult result = px_make_current(&call);
     if (!result)
         result = entry->run(&call);

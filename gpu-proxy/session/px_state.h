@@ -113,7 +113,9 @@ typedef struct px_session {
     int context_count;
     atomic_uint context_epoch; /* changes when one is destroyed */
     struct gbx_host *exchange;
-    struct px_downs *downs;      /* px_down.c */
+    struct px_downs *downs; /* px_down.c */
+    atomic_uint
+        moved; /* counts what px_transfer_run.c has read and written of device memory itself */
     struct px_shared *shared;    /* memory that the client has at the same addresses */
     pthread_mutex_t locker_lock; /* px_ipc.c: one asks the daemon at a time */
     struct px_left *left_events;

@@ -41,6 +41,13 @@ static void await_ask(px_transfer_t *t)
     unlock(t);
 }
 
+/* The other session is about to be told, and from it the client, whose next frames rely on it: the dispatcher
+ * looks here before it executes them. */
+void px_transfer_moved(px_transfer_t *t)
+{
+    atomic_fetch_add_explicit(&t->peer->peers->session->moved, 1, memory_order_release);
+}
+
 /* Until the other end has said its last word, or the link is lost. With `gives_up`, a failure ends it
  * too. */
 static void await_end(px_transfer_t *t, int gives_up)
@@ -240,6 +247,7 @@ static void send(px_transfer_t *t)
         give_stage(t);
     }
     fail(t, result);
+    px_transfer_moved(t);
     (void)px_peer_say(t->peer, PX_PEER_END, t->token, result_of(t));
     /* A link that is cut may have to send the memory itself once more. */
     await_end(t, !t->direct || t->moved == 0);
