@@ -255,10 +255,8 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
         result = rc_use_range(&here, srcDevice, ByteCount, 1, &copy.src);
     int captured = 0;
     CUresult entered = rc_capture_enter(&call, &captured);
-    if (entered || captured)
-        return entered  ? entered
-               : result ? result
-                        : rc_capture_copy(&call, dstDevice, srcDevice, ByteCount);
+    if (entered || captured) /* what it looks at, it looks at itself */
+        return entered ? entered : rc_capture_copy(&call, dstDevice, srcDevice, ByteCount);
     if (result)
         return copy_row(dstDevice, srcDevice, ByteCount, hStream);
     copy.size = ByteCount;

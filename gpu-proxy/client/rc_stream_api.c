@@ -79,7 +79,7 @@ static CUresult wait_elsewhere(rc_call_t *call, uint64_t stream, rc_object_t *ev
                                                          : CUDA_ERROR_ILLEGAL_STATE;
     CUresult result = rc_capture_enter(call, &captured);
     if (!result && (captured || event->event.captured))
-        result = CUDA_ERROR_INVALID_HANDLE;
+        result = CUDA_ERROR_NOT_SUPPORTED;
     if (result || !atomic_load(&event->event.recorded))
         return result;
     return rc_peer_wait(call, stream, event, &result) ? result

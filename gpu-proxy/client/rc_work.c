@@ -196,6 +196,23 @@ static CUresult place_both(const CUDA_MEMCPY3D *c, side_t *dst, side_t *src)
     return result ? result : place(src, c);
 }
 
+/* A graph is its session's: it reaches no memory of another one. */
+static CUresult reaches(const rc_object_t *context, uint64_t address)
+{
+    rc_block_t block;
+    return rc_block_find(address, &block) && rc_block_session(&block) != context->session
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : CUDA_SUCCESS;
+}
+
+static CUresult side_reached(const rc_object_t *context, const side_t *side)
+{
+    if (side->array)
+        return side->array->session == context->session ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    return side->type == CU_MEMORYTYPE_DEVICE && side->first ? reaches(context, side->first)
+                                                             : CUDA_SUCCESS;
+}
+
 CUresult rc_work_copy(rc_call_t *call, const CUDA_MEMCPY3D *copy, CUcontext handle, rc_work_t *work)
 {
     side_t dst, src;
@@ -203,6 +220,10 @@ CUresult rc_work_copy(rc_call_t *call, const CUDA_MEMCPY3D *copy, CUcontext hand
     CUresult result = copy ? context_of(call, handle, &context) : CUDA_ERROR_INVALID_VALUE;
     if (!result)
         result = place_both(copy, &dst, &src);
+    if (!result)
+        result = side_reached(context, &dst);
+    if (!result)
+        result = side_reached(context, &src);
     if (result)
         return result;
     begin(work, CU_GRAPH_NODE_TYPE_MEMCPY, rc_handle(context));
@@ -291,6 +312,8 @@ CUresult rc_work_fill(rc_call_t *call, const CUDA_MEMSET_NODE_PARAMS *fill, CUco
     CUresult result = fill ? context_of(call, handle, &context) : CUDA_ERROR_INVALID_VALUE;
     if (!result)
         result = check_fill(fill);
+    if (!result)
+        result = reaches(context, fill->dst);
     if (result)
         return result;
     begin(work, CU_GRAPH_NODE_TYPE_MEMSET, rc_handle(context));
@@ -358,6 +381,9 @@ CUresult rc_work_values(rc_call_t *call, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p,
         if (!good_value(&p->paramArray[i]))
             return CUDA_ERROR_INVALID_VALUE;
     CUresult result = context_of(call, p->ctx, &context);
+    for (unsigned i = 0; !result && i < p->count; i++)
+        if (p->paramArray[i].operation != CU_STREAM_MEM_OP_BARRIER)
+            result = reaches(context, p->paramArray[i].waitValue.address);
     if (result)
         return result;
     CUstreamBatchMemOpParams *copy = malloc(p->count * sizeof(*copy));

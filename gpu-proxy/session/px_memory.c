@@ -166,6 +166,7 @@ static CUresult stream_down(px_call_t *call, const px_wire_copy_t *copy, CUstrea
             result = cuda->cuEventSynchronize(events[half]);
         uint8_t *from = buffer + half * PX_WIRE_PIECE;
         int last = sent + size == copy->size;
+        px_moved(call->session);
         if (!result && (last ? px_send_last_piece(call, sent, from, (uint32_t)size)
                              : px_send_piece(call, sent, from, (uint32_t)size)) != GB_OK)
             result = CUDA_ERROR_UNKNOWN; /* nobody is there to read it: the session ends */
@@ -184,6 +185,7 @@ static CUresult fetch(px_call_t *call, const px_wire_copy_t *copy, CUstream stre
     CUresult result = call->cuda->cuMemcpyDtoHAsync_v2(buffer, copy->src, copy->size, stream);
     if (!result)
         result = call->cuda->cuStreamSynchronize(stream);
+    px_moved(call->session);
     if (!result && px_send_last_piece(call, 0, buffer, (uint32_t)copy->size) != GB_OK)
         result = CUDA_ERROR_UNKNOWN;
     return result;

@@ -171,8 +171,10 @@ static gb_status_t finish(px_call_t *call, const px_entry_t *entry, CUresult res
 {
     if (call->bad)
         result = call->bad;
-    if (!entry->queued)
+    if (!entry->queued) {
+        px_moved(call->session);
         return px_send_reply(call, result);
+    }
     note_late(call, result);
     return GB_OK;
 }
@@ -264,7 +266,7 @@ static gb_status_t execute(px_session_t *s, const gb_frame_t *frame, const uint8
         return gb_fail(GB_ERR_PROTOCOL, "operation %u is not for sessions", frame->operation);
     if (is_void(&call))
         return skip_rest(s, &call);
-    (void)atomic_load_explicit(&s->moved, memory_order_acquire);
+    px_see_moved(s);
     CUresult result = px_make_current(&call);
     if (!result)
         result = entry->run(&call);

@@ -113,9 +113,8 @@ typedef struct px_session {
     int context_count;
     atomic_uint context_epoch; /* changes when one is destroyed */
     struct gbx_host *exchange;
-    struct px_downs *downs; /* px_down.c */
-    atomic_uint
-        moved; /* counts what px_transfer_run.c has read and written of device memory itself */
+    struct px_downs *downs;      /* px_down.c */
+    atomic_uint moved;           /* px_moved */
     struct px_shared *shared;    /* memory that the client has at the same addresses */
     pthread_mutex_t locker_lock; /* px_ipc.c: one asks the daemon at a time */
     struct px_left *left_events;
@@ -179,6 +178,18 @@ typedef struct {
 
 /* Generated from the catalogue, by operation; run is NULL for a number that is none. */
 extern const px_entry_t px_calls[GB_OP_CALL_END];
+
+/* What this thread has done with device memory is about to be told to the client, or to another session, and so to
+ * whoever does something with it next: that thread may be of this process, and learns of it by way of others. */
+static inline void px_moved(px_session_t *session)
+{
+    atomic_fetch_add_explicit(&session->moved, 1, memory_order_release);
+}
+
+static inline void px_see_moved(px_session_t *session)
+{
+    (void)atomic_load_explicit(&session->moved, memory_order_acquire);
+}
 
 /* ---- objects (px_objects.c) ---- */
 px_object_t *px_table_at(px_table_t *table, uint32_t number, int make);

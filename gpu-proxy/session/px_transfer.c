@@ -356,7 +356,7 @@ void px_transfer_over(px_transfer_t *t)
     pthread_mutex_lock(&p->peers->lock);
     CUresult result = t->result;
     pthread_mutex_unlock(&p->peers->lock);
-    px_transfer_moved(t);
+    px_moved(p->peers->session);
     open_gates(t, result);
     give_back(t);
     if (!t->sends || t->signals) { /* the last word; of a copy the sender has said it before */

@@ -84,9 +84,6 @@ void px_transfers_settle(px_peers_t *peers, const px_context_t *context, int now
 /* This end is done with it. */
 void px_transfer_over(px_transfer_t *t);
 
-/* What this end has done with device memory itself is seen by frames that come from here on. */
-void px_transfer_moved(px_transfer_t *transfer);
-
 /* ---- px_transfer_run.c ---- */
 void px_transfer_run(px_transfer_t *t);
 /* Receives the next `size` bytes of it from the link. */

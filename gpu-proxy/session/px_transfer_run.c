@@ -41,13 +41,6 @@ static void await_ask(px_transfer_t *t)
     unlock(t);
 }
 
-/* The other session is about to be told, and from it the client, whose next frames rely on it: the dispatcher
- * looks here before it executes them. */
-void px_transfer_moved(px_transfer_t *t)
-{
-    atomic_fetch_add_explicit(&t->peer->peers->session->moved, 1, memory_order_release);
-}
-
 /* Until the other end has said its last word, or the link is lost. With `gives_up`, a failure ends it
  * too. */
 static void await_end(px_transfer_t *t, int gives_up)
@@ -196,6 +189,7 @@ static CUresult send_bytes(px_transfer_t *t, const uint8_t *bytes, uint64_t size
 static CUresult send_direct(px_transfer_t *t)
 {
     CUresult result = CUDA_SUCCESS;
+    px_see_moved(t->peer->peers->session);
     for (uint64_t done = 0, n; done < t->total && !result; done += n) {
         n = t->total - done < PX_PEER_PIECE ? t->total - done : PX_PEER_PIECE;
         t->moved += n;
@@ -247,7 +241,7 @@ static void send(px_transfer_t *t)
         give_stage(t);
     }
     fail(t, result);
-    px_transfer_moved(t);
+    px_moved(t->peer->peers->session);
     (void)px_peer_say(t->peer, PX_PEER_END, t->token, result_of(t));
     /* A link that is cut may have to send the memory itself once more. */
     await_end(t, !t->direct || t->moved == 0);
@@ -293,6 +287,7 @@ static gb_status_t take_some(px_transfer_t *t, uint64_t size, uint64_t *took, CU
 
 static gb_status_t take_direct(px_transfer_t *t, uint64_t size)
 {
+    px_see_moved(t->peer->peers->session);
     gb_status_t st = px_peer_receive(t->peer, t->direct + t->moved, size);
     if (st == GB_OK)
         t->moved += size;

@@ -258,6 +258,83 @@ static void graphs_of_two_devices(void **state)
     OK(cu->cuGraphDestroy(graph));
 }
 
+/* What reaches across the proxies in other ways is refused where CUDA can say it, and the same work without a graph
+ * is done. */
+static void nodes_across_two_proxies(void **state)
+{
+    CUcontext second;
+    CUdeviceptr here, there;
+    CUevent events[2];
+    CUstream streams[2];
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec = NULL;
+    CUstreamCaptureStatus capturing;
+    uint32_t value = 0;
+    OK(cu->cuMemAlloc_v2(&here, 4));
+    OK(cu->cuMemsetD32_v2(here, 7, 1));
+    OK(cu->cuEventCreate(&events[0], CU_EVENT_DISABLE_TIMING));
+    OK(cu->cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+    OK(cu->cuCtxCreate_v2(&second, 0, 1));
+    OK(cu->cuMemAlloc_v2(&there, 4));
+    OK(cu->cuEventCreate(&events[1], CU_EVENT_DISABLE_TIMING));
+    OK(cu->cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+    OK(cu->cuCtxSetCurrent(*state));
+
+    /* A copy between them. */
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = here,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = there,
+                          .WidthInBytes = 4,
+                          .Height = 1,
+                          .Depth = 1};
+    OK(cu->cuGraphCreate(&graph, 0));
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cu->cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, *state));
+    /* A fill of the other's memory; a wait for the other's event beside work of this one. */
+    CUDA_MEMSET_NODE_PARAMS fill = {there, 0, 3, 4, 1, 1};
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cu->cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, *state));
+    fill.dst = here;
+    OK(cu->cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, *state));
+    OK(cu->cuGraphAddEventWaitNode(&node, graph, &node, 1, events[1]));
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cu->cuGraphDestroy(graph));
+
+    /* The same by capture: the stream of the other device does not join, and is waited for by none. */
+    OK(cu->cuEventRecord(events[1], streams[1]));
+    OK(cu->cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cu->cuMemsetD32Async(here, 8, 1, streams[0]));
+    OK(cu->cuEventRecord(events[0], streams[0]));
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cu->cuStreamWaitEvent(streams[1], events[0], 0));
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cu->cuStreamWaitEvent(streams[0], events[1], 0));
+    OK(cu->cuStreamEndCapture(streams[0], &graph)); /* it has the fill, and nothing else */
+    OK(cu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cu->cuGraphLaunch(exec, streams[0]));
+    OK(cu->cuStreamSynchronize(streams[0]));
+    OK(cu->cuMemcpyDtoH_v2(&value, here, 4));
+    assert_int_equal(value, 8);
+    OK(cu->cuGraphExecDestroy(exec));
+    OK(cu->cuGraphDestroy(graph));
+    OK(cu->cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
+    FAILS(CUDA_ERROR_NOT_SUPPORTED,
+          cu->cuMemcpyPeerAsync(there, second, here, *state, 4, streams[0]));
+    OK(cu->cuStreamIsCapturing(streams[0], &capturing));
+    if (capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+        OK(cu->cuStreamEndCapture(streams[0], &graph));
+        OK(cu->cuGraphDestroy(graph));
+    }
+
+    OK(cu->cuMemcpyPeerAsync(there, second, here, *state, 4, streams[0]));
+    OK(cu->cuStreamSynchronize(streams[0]));
+    OK(cu->cuMemcpyDtoH_v2(&value, there, 4));
+    assert_int_equal(value, 8);
+    OK(cu->cuCtxDestroy_v2(second));
+    OK(cu->cuCtxSetCurrent(*state));
+    OK(cu->cuStreamDestroy_v2(streams[0]));
+    OK(cu->cuEventDestroy_v2(events[0]));
+    OK(cu->cuMemFree_v2(here));
+}
+
 /* A node with more dependencies than one frame holds, and a graph larger than the batch. */
 static void large_graphs(void **state)
 {
@@ -320,13 +397,10 @@ static void failed_instantiations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_CONTEXT(a_launch_is_one_small_frame),
-        IN_CONTEXT(only_changes_travel),
-        IN_CONTEXT(captures_send_nothing),
-        IN_CONTEXT(threads_capture_their_own_streams),
-        IN_CONTEXT(contexts_end_their_captures),
-        IN_CONTEXT(graphs_of_two_devices),
-        IN_CONTEXT(large_graphs),
+        IN_CONTEXT(a_launch_is_one_small_frame), IN_CONTEXT(only_changes_travel),
+        IN_CONTEXT(captures_send_nothing),       IN_CONTEXT(threads_capture_their_own_streams),
+        IN_CONTEXT(contexts_end_their_captures), IN_CONTEXT(graphs_of_two_devices),
+        IN_CONTEXT(nodes_across_two_proxies),    IN_CONTEXT(large_graphs),
         IN_CONTEXT(failed_instantiations),
     };
     return OVER_TWO_PROXIES(tests);

@@ -221,9 +221,10 @@ static void exit_from_a_thread(void)
     pthread_t threads[THREADS], last;
     queue_without_end();
     for (int i = 0; i < THREADS; i++)
-        if (pthread_create(&threads[i], NULL, work, NULL))
+        if (pthread_create(&threads[i], NULL, work, NULL) || pthread_detach(threads[i]))
             fail("pthread_create", 0);
-    if (atexit(call_only) || pthread_create(&last, NULL, leave_from_here, NULL))
+    if (atexit(call_only) || pthread_create(&last, NULL, leave_from_here, NULL) ||
+        pthread_detach(last))
         fail("pthread_create", 0);
     if (runtime)
         cudaStreamSynchronize((cudaStream_t)stream);

@@ -92,6 +92,7 @@ static void exit_from_another_thread(void)
     work_without_end();
     MUST(pthread_create(&threads[0], NULL, wait_for_ever, NULL) == 0);
     MUST(pthread_create(&threads[1], NULL, exit_main, NULL) == 0);
+    MUST(pthread_detach(threads[0]) == 0 && pthread_detach(threads[1]) == 0);
     cuda->cuCtxSynchronize();
     for (;;)
         pause();
@@ -103,6 +104,7 @@ static void return_with_a_thread_inside(void)
     start();
     work_without_end();
     MUST(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
+    MUST(pthread_detach(thread) == 0);
     poll(NULL, 0, 50);
     exit(0);
 }
