@@ -664,13 +664,16 @@ static void contexts_end(void **state)
     for (int own = 0; own < 2; own++) {
         CUcontext context_, old;
         CUstream stream;
-        CUdeviceptr a, b = memory_on(!own, 8 * MIB);
+        /* each copy has memory of its own: they come in no order */
+        CUdeviceptr a, b = memory_on(!own, 24 * MIB);
         OK(cuda->cuCtxCreate_v4(&context_, NULL, 0, own));
-        OK(cuda->cuMemAlloc_v2(&a, 8 * MIB));
+        OK(cuda->cuMemAlloc_v2(&a, 24 * MIB));
         OK(cuda->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
         OK(cuda->cuMemcpyPeerAsync(b, contexts[!own], a, context_, 8 * MIB, streams[!own]));
-        OK(cuda->cuMemcpyPeerAsync(a, context_, b, contexts[!own], 8 * MIB, stream));
-        OK(cuda->cuMemcpyPeerAsync(b, contexts[!own], a, context_, 8 * MIB, NULL));
+        OK(cuda->cuMemcpyPeerAsync(a + 8 * MIB, context_, b + 8 * MIB, contexts[!own], 8 * MIB,
+                                   stream));
+        OK(cuda->cuMemcpyPeerAsync(b + 16 * MIB, contexts[!own], a + 16 * MIB, context_, 8 * MIB,
+                                   NULL));
         OK(cuda->cuCtxDestroy_v2(context_));
         (void)cuda->cuCtxGetCurrent(&old);
         use(!own);
