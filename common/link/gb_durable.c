@@ -439,6 +439,40 @@ gb_status_t gb_durable_sendv(gb_durable_t *d, const struct iovec *iov, int count
     return st;
 }
 
+/* With both locks. A socket that is writable has room for some kilobytes. */
+static int takes_more(gb_durable_t *d, size_t size)
+{
+    struct pollfd p = {gb_link_fd(d->link), POLLOUT, 0};
+    return d->state == UP && d->next == atomic_load(&d->sent) && room(d) >= size &&
+           !gb_link_unsent(d->link) && poll(&p, 1, 0) == 1 && (p.revents & POLLOUT);
+}
+
+gb_status_t gb_durable_try_send(gb_durable_t *d, const void *bytes, size_t size)
+{
+    struct iovec v = {(void *)(uintptr_t)bytes, size};
+    size_t sent = 0;
+    if (!gb_durable_keeps(d) || pthread_mutex_trylock(&d->writing) != 0)
+        return GB_ERR_AGAIN;
+    pthread_mutex_lock(&d->lock);
+    int go = takes_more(d, size);
+    if (go) {
+        keep_copy(d, bytes, size);
+        d->users++;
+    }
+    gb_link_t *link = d->link;
+    pthread_mutex_unlock(&d->lock);
+    if (go) {
+        /* Of a cut the reader will hear; then it is sent with all that was not received. */
+        (void)gb_link_try_sendv(link, &v, 1, &sent);
+        pthread_mutex_lock(&d->lock);
+        d->next += sent;
+        pthread_mutex_unlock(&d->lock);
+        leave(d);
+    }
+    pthread_mutex_unlock(&d->writing);
+    return go ? GB_OK : GB_ERR_AGAIN;
+}
+
 static int is_up(gb_durable_t *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -491,6 +525,20 @@ gb_status_t gb_durable_wait_room(gb_durable_t *d, size_t size)
         return GB_OK;
     pthread_mutex_lock(&d->lock);
     while (d->state != LOST && room(d) < size)
+        pthread_cond_wait(&d->changed, &d->lock);
+    if (d->state == LOST)
+        st = lost();
+    pthread_mutex_unlock(&d->lock);
+    return st;
+}
+
+gb_status_t gb_durable_wait_confirmed(gb_durable_t *d, uint64_t offset)
+{
+    gb_status_t st = GB_OK;
+    if (!gb_durable_keeps(d))
+        return GB_OK;
+    pthread_mutex_lock(&d->lock);
+    while (d->state != LOST && atomic_load(&d->confirmed) < offset)
         pthread_cond_wait(&d->changed, &d->lock);
     if (d->state == LOST)
         st = lost();

@@ -51,6 +51,9 @@ uint64_t gb_durable_heard(gb_durable_t *stream);
  * only when the stream is lost. */
 gb_status_t gb_durable_sendv(gb_durable_t *stream, const struct iovec *iov, int count,
                              int reference);
+/* Sends a few bytes if that takes no waiting, for who reads and must not wait for room. GB_ERR_AGAIN: it
+ * would have, or the connection is cut; nothing was sent then. May be called while another thread sends. */
+gb_status_t gb_durable_try_send(gb_durable_t *stream, const void *bytes, size_t size);
 /* Sends what a cut has left unsent; unsent = there is something. If there is another cut, it is mended if
  * `mends`, else left to the others: for who offers links. */
 gb_status_t gb_durable_push(gb_durable_t *stream, int mends);
@@ -60,6 +63,8 @@ int gb_durable_unsent(gb_durable_t *stream);
  * stream is lost; for threads that need not receive. */
 size_t gb_durable_room(gb_durable_t *stream);
 gb_status_t gb_durable_wait_room(gb_durable_t *stream, size_t size);
+/* The same until the peer has acknowledged all before `offset`. */
+gb_status_t gb_durable_wait_confirmed(gb_durable_t *stream, uint64_t offset);
 
 /* As gb_link_recv_some and gb_link_recv, over cuts. With deadline 0 a cut is GB_ERR_LOST and left to the
  * others (the sender may be the caller's caller). */

@@ -188,14 +188,44 @@ static gb_status_t take_notice(rc_session_t *s, const gb_frame_t *frame, const u
     return rc_host_asked(s, words);
 }
 
+/* The acknowledgement that is due; 0 = none is. *received: what it says. */
+static size_t make_ack(rc_session_t *s, uint8_t *out, uint64_t *received)
+{
+    gb_frame_t frame = {.length = sizeof(uint64_t), .operation = GB_OP_ACK};
+    if (!gb_durable_ack_due(s->stream))
+        return 0;
+    *received = gb_durable_received(s->stream);
+    gb_frame_encode(&frame, out);
+    memcpy(out + GB_FRAME_HEADER, received, sizeof(*received));
+    return GB_FRAME_HEADER + sizeof(*received);
+}
+
+/* Acknowledges, for the reader, who must not wait for room to send: if it would have to, or somebody sends
+ * just now, another thread does it. */
+static void acknowledge(rc_session_t *s)
+{
+    uint8_t ack[GB_FRAME_HEADER + sizeof(uint64_t)];
+    uint64_t received;
+    int told = 0;
+    if (!gb_durable_ack_due(s->stream))
+        return;
+    if (pthread_mutex_trylock(&s->send_lock) == 0) {
+        size_t size = make_ack(s, ack, &received);
+        told = size == 0 || gb_durable_try_send(s->stream, ack, size) == GB_OK;
+        if (told && size)
+            gb_durable_ack_told(s->stream, received);
+        pthread_mutex_unlock(&s->send_lock);
+    }
+    if (!told)
+        rc_progress_arm();
+}
+
 /* Receives what is there, waiting for it until `deadline`, and delivers what is complete. The caller
  * is the one who reads. */
 static gb_status_t pump(rc_session_t *s, uint64_t deadline)
 {
     size_t got = 0;
-    /* The reader must not wait for room to send, so another thread acknowledges. */
-    if (gb_durable_ack_due(s->stream))
-        rc_progress_arm();
+    acknowledge(s);
     if (s->rest + s->rest_pad > 0)
         return take_rest(s, deadline);
     if (s->start > 0) {
@@ -349,17 +379,14 @@ static int is_confirmed(rc_session_t *s, uint64_t offset)
     return gb_durable_confirmed(s->stream) >= offset;
 }
 
-/* The acknowledgement that is due. */
+/* The acknowledgement that is due, to be sent for sure. */
 static size_t put_ack(rc_session_t *s, uint8_t *out)
 {
-    gb_frame_t frame = {.length = sizeof(uint64_t), .operation = GB_OP_ACK};
-    if (!gb_durable_ack_due(s->stream))
-        return 0;
-    uint64_t received = gb_durable_received(s->stream);
-    gb_frame_encode(&frame, out);
-    memcpy(out + GB_FRAME_HEADER, &received, sizeof(received));
-    gb_durable_ack_told(s->stream, received);
-    return GB_FRAME_HEADER + sizeof(received);
+    uint64_t received;
+    size_t size = make_ack(s, out, &received);
+    if (size)
+        gb_durable_ack_told(s->stream, received);
+    return size;
 }
 
 /* Sends the batch and what belongs behind it; `refer`: the tail stays where it is until it is confirmed. */

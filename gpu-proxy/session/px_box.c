@@ -135,8 +135,8 @@ static CUresult stream_down(px_call_t *call, const px_wire_box_t *box, CUstream 
         uint64_t bytes = bands[half].width * bands[half].rows;
         if (!result)
             result = cuda->cuEventSynchronize(events[half]);
-        if (!result &&
-            px_send_piece(call, sent, buffer + half * PX_WIRE_PIECE, (uint32_t)bytes) != GB_OK)
+        if (!result && px_send_piece(call, sent, buffer + half * PX_WIRE_PIECE, (uint32_t)bytes,
+                                     NULL) != GB_OK)
             result = CUDA_ERROR_UNKNOWN; /* nobody is there to read it: the session ends */
         sent += bytes;
     }
@@ -165,6 +165,6 @@ CUresult px_box_down(px_call_t *call)
     result = stream_down(call, box, stream, buffer);
     if (result)
         call->cuda->cuStreamSynchronize(stream); /* the other half may still be written */
-    px_staging_return(call->session->staging, buffer);
+    px_staging_return(call->session->staging, buffer, 0);
     return result;
 }

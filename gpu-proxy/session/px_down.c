@@ -249,7 +249,7 @@ void px_downs_free(px_session_t *s)
         end(down);
     }
     while (all->spare > 0)
-        px_staging_return(s->staging, all->buffers[--all->spare]);
+        px_staging_return(s->staging, all->buffers[--all->spare], 0);
     pthread_mutex_destroy(&all->lock);
     free(all);
     s->downs = NULL;

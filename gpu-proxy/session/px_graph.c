@@ -566,7 +566,7 @@ CUresult px_graph_fetch(px_call_t *call)
         return CUDA_ERROR_INVALID_VALUE;
     for (uint64_t done = 0; done < size;) {
         uint64_t piece = size - done < PX_WIRE_PIECE ? size - done : PX_WIRE_PIECE;
-        if (px_send_piece(call, done, slot->buffer + done, (uint32_t)piece) != GB_OK)
+        if (px_send_piece(call, done, slot->buffer + done, (uint32_t)piece, NULL) != GB_OK)
             return CUDA_ERROR_UNKNOWN; /* nobody is there to read it: the session ends */
         done += piece;
     }

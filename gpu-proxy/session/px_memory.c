@@ -5,8 +5,7 @@
 #include "gpu-proxy/session/px_state.h"
 
 enum {
-    FETCH_MOST = 64 << 10, /* bytes that the dispatcher copies to the client itself */
-    REACH_FROM = 16 << 10  /* bytes from which on a copy goes where it belongs at once, if it can */
+    REACH_FROM = 16 << 10 /* bytes from which on a copy goes where it belongs at once, if it can */
 };
 
 uint64_t px_memory_used(px_session_t *s)
@@ -137,83 +136,6 @@ CUresult px_do_cuMemcpyDtoDAsync_v2(px_call_t *call)
     CUstream stream = px_stream(call, copy->stream);
     return call->bad ? call->bad
                      : call->cuda->cuMemcpyDtoDAsync_v2(copy->dst, copy->src, copy->size, stream);
-}
-
-/* Pieces go through the two halves of a staging buffer: one is on its way from the device while the
- * other is sent. Every copy is queued behind the stream's work and waited for. */
-static CUresult stream_down(px_call_t *call, const px_wire_copy_t *copy, CUstream stream,
-                            uint8_t *buffer)
-{
-    const gb_cuda_table_t *cuda = call->cuda;
-    CUevent events[2] = {NULL, NULL};
-    uint64_t asked = 0, sent = 0;
-    CUresult result = cuda->cuEventCreate(&events[0], CU_EVENT_DISABLE_TIMING);
-    if (!result)
-        result = cuda->cuEventCreate(&events[1], CU_EVENT_DISABLE_TIMING);
-    while (!result && sent < copy->size) {
-        while (!result && asked < copy->size && asked - sent < 2 * PX_WIRE_PIECE) {
-            int half = (asked / PX_WIRE_PIECE) & 1;
-            uint64_t size = copy->size - asked < PX_WIRE_PIECE ? copy->size - asked : PX_WIRE_PIECE;
-            result = cuda->cuMemcpyDtoHAsync_v2(buffer + half * PX_WIRE_PIECE, copy->src + asked,
-                                                size, stream);
-            if (!result)
-                result = cuda->cuEventRecord(events[half], stream);
-            asked += size;
-        }
-        int half = (sent / PX_WIRE_PIECE) & 1;
-        uint64_t size = copy->size - sent < PX_WIRE_PIECE ? copy->size - sent : PX_WIRE_PIECE;
-        if (!result)
-            result = cuda->cuEventSynchronize(events[half]);
-        uint8_t *from = buffer + half * PX_WIRE_PIECE;
-        int last = sent + size == copy->size;
-        px_moved(call->session);
-        if (!result && (last ? px_send_last_piece(call, sent, from, (uint32_t)size)
-                             : px_send_piece(call, sent, from, (uint32_t)size)) != GB_OK)
-            result = CUDA_ERROR_UNKNOWN; /* nobody is there to read it: the session ends */
-        sent += size;
-    }
-    for (int i = 0; i < 2; i++)
-        if (events[i])
-            cuda->cuEventDestroy_v2(events[i]);
-    return result;
-}
-
-/* One piece of an idle stream: there is nothing to wait for but the copy itself, which takes less time
- * than to hand the dispatcher's role on. */
-static CUresult fetch(px_call_t *call, const px_wire_copy_t *copy, CUstream stream, uint8_t *buffer)
-{
-    CUresult result = call->cuda->cuMemcpyDtoHAsync_v2(buffer, copy->src, copy->size, stream);
-    if (!result)
-        result = call->cuda->cuStreamSynchronize(stream);
-    px_moved(call->session);
-    if (!result && px_send_last_piece(call, 0, buffer, (uint32_t)copy->size) != GB_OK)
-        result = CUDA_ERROR_UNKNOWN;
-    return result;
-}
-
-CUresult px_copy_down(px_call_t *call, const px_wire_copy_t *copy, CUstream stream)
-{
-    uint8_t *buffer;
-    if (!call->may_block &&
-        (copy->size > FETCH_MOST || call->cuda->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY))
-        return PX_WOULD_BLOCK;
-    CUresult result = px_staging_borrow(call->session->staging, &buffer);
-    if (result)
-        return result;
-    result = call->may_block ? stream_down(call, copy, stream, buffer)
-                             : fetch(call, copy, stream, buffer);
-    if (result)
-        call->cuda->cuStreamSynchronize(stream); /* the other half may still be written */
-    px_staging_return(call->session->staging, buffer);
-    return result;
-}
-
-/* px_wire_copy_t -> pieces */
-CUresult px_do_cuMemcpyDtoHAsync_v2(px_call_t *call)
-{
-    const px_wire_copy_t *copy = (const void *)call->payload;
-    CUstream stream = px_stream(call, copy->stream);
-    return call->bad ? call->bad : px_copy_down(call, copy, stream);
 }
 
 static CUresult launch_cooperative(px_call_t *call, const px_wire_launch_t *l, CUfunction function,

@@ -42,23 +42,26 @@ static void make_ack(px_session_t *s, uint64_t *received, outgoing_t *out)
         .frame = {.operation = GB_OP_ACK}, .parts = {{received, sizeof(*received)}}, .count = 1};
 }
 
-/* Sends both at once; the second may be NULL. An acknowledgement that will be due soon rides along with a
+/* Sends both at once; the second may be NULL. With `until` the last part of the first is not copied. An acknowledgement that will be due soon rides along with a
  * reply. */
-static gb_status_t send_two(px_session_t *s, outgoing_t *one, outgoing_t *two)
+static gb_status_t send_two(px_session_t *s, outgoing_t *one, outgoing_t *two, uint64_t *until)
 {
     struct iovec iov[3 * (PARTS + 2)];
     outgoing_t ack;
     uint64_t received;
-    int n = 0;
+    int n = 0, refer = until && gb_durable_keeps(s->stream);
     pthread_mutex_lock(&s->send_lock);
     if ((one->frame.flags & GB_FRAME_REPLY) && gb_durable_ack_near(s->stream)) {
         make_ack(s, &received, &ack);
         lay_out(&ack, iov, &n);
     }
     lay_out(one, iov, &n);
+    int data = n - 2; /* before the padding */
     if (two)
         lay_out(two, iov, &n);
-    gb_status_t status = gb_durable_sendv(s->stream, iov, n, -1);
+    gb_status_t status = gb_durable_sendv(s->stream, iov, n, refer ? data : -1);
+    if (until)
+        *until = refer ? gb_durable_sent(s->stream) : 0;
     pthread_mutex_unlock(&s->send_lock);
     return status;
 }
@@ -81,7 +84,7 @@ gb_status_t px_send_notice(px_session_t *session, uint16_t op, const struct iove
 {
     outgoing_t out = {.frame = {.operation = op}, .count = count};
     memcpy(out.parts, parts, (size_t)count * sizeof(*parts));
-    return send_two(session, &out, NULL);
+    return send_two(session, &out, NULL, NULL);
 }
 
 /* A queued call before this one failed: nothing after it can be trusted. */
@@ -104,7 +107,7 @@ gb_status_t px_send_reply(px_call_t *call, CUresult result)
             add(&out, call->extra, call->extra_size);
         head.more = (uint32_t)call->outs * 8u + call->extra_size;
     }
-    gb_status_t status = call->replied ? GB_OK : send_two(call->session, &out, NULL);
+    gb_status_t status = call->replied ? GB_OK : send_two(call->session, &out, NULL, NULL);
     free(call->extra);
     call->extra = NULL;
     call->extra_size = 0;
@@ -134,16 +137,19 @@ static gb_status_t wait_room(const px_call_t *call, uint32_t size)
     return call->may_block ? gb_durable_wait_room(call->session->stream, RESERVE + size) : GB_OK;
 }
 
-gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size)
+gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size,
+                          uint64_t *until)
 {
     px_wire_piece_t piece = {offset, size};
     outgoing_t out = answer(call, GB_FRAME_REPLY | GB_FRAME_MORE);
     add(&out, &piece, sizeof(piece));
     add(&out, data, size);
-    return wait_room(call, size) == GB_OK ? send_two(call->session, &out, NULL) : GB_ERR_LOST;
+    return wait_room(call, size) == GB_OK ? send_two(call->session, &out, NULL, until)
+                                          : GB_ERR_LOST;
 }
 
-gb_status_t px_send_last_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size)
+gb_status_t px_send_last_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size,
+                               uint64_t *until)
 {
     if (late_result(call))
         return GB_OK; /* which the reply says */
@@ -159,7 +165,7 @@ gb_status_t px_send_last_piece(px_call_t *call, uint64_t offset, const void *dat
         return GB_ERR_LOST;
     call->replied = 1;
     atomic_store(&call->lane->busy, 0); /* the client's thread goes on as soon as it has it */
-    return send_two(call->session, &out, &reply);
+    return send_two(call->session, &out, &reply, until);
 }
 
 gb_status_t px_send_down(px_session_t *session, uint32_t token, uint64_t offset, const void *data,
@@ -172,7 +178,7 @@ gb_status_t px_send_down(px_session_t *session, uint32_t token, uint64_t offset,
     add(&out, data, size);
     if (gb_durable_wait_room(session->stream, RESERVE + size) != GB_OK)
         return GB_ERR_LOST;
-    return send_two(session, &out, NULL);
+    return send_two(session, &out, NULL, NULL);
 }
 
 void px_send_ping(px_session_t *session)

@@ -449,7 +449,7 @@ static gb_status_t create(const px_session_config_t *config, gb_durable_t *strea
     pthread_cond_init(&s->role_free, NULL);
     pthread_cond_init(&s->finished, NULL);
     s->buffer = aligned_alloc(4096, BUFFER);
-    s->staging = px_staging_create(s->cuda);
+    s->staging = px_staging_create(s->cuda, s->stream);
     s->vmm = px_vmm_create();
     s->lanes = calloc(PX_LANES, sizeof(*s->lanes));
     gb_status_t status = GB_OK;

@@ -14,7 +14,7 @@ enum {
     RING = 8 << 20,
     FLIGHTS = 256,
     CLOSE_AT = 256 << 10, /* bytes behind one event */
-    LANE_BUFFERS = 8,     /* kept for the next copy to the host */
+    LANE_BUFFERS = 16,    /* kept for the next copy to the host */
     PAGE = 4096,
 };
 
@@ -26,12 +26,15 @@ typedef struct {
 } flight_t;
 
 /* In front of a lane's buffer, on a page of its own. */
-typedef struct {
+typedef struct lane_buffer {
     unsigned epoch; /* when it was locked */
+    uint64_t until; /* the stream may send it again until that is confirmed */
+    struct lane_buffer *next;
 } lane_buffer_t;
 
 struct px_staging {
     const gb_cuda_table_t *cuda;
+    const gb_durable_t *stream;
     uint8_t *ring;
     unsigned ring_epoch;
     atomic_uint epoch;   /* counts contexts that have gone; 0 = none yet */
@@ -43,16 +46,17 @@ struct px_staging {
     CUstream open_stream;
     uint64_t open_bytes;
     int open;
-    pthread_mutex_t lock; /* of the buffers */
-    uint8_t *buffers[LANE_BUFFERS];
+    pthread_mutex_t lock;   /* of the buffers */
+    lane_buffer_t *buffers; /* the one returned last first: it is in the processor's cache */
     int buffer_count;
 };
 
-px_staging_t *px_staging_create(const gb_cuda_table_t *cuda)
+px_staging_t *px_staging_create(const gb_cuda_table_t *cuda, const gb_durable_t *stream)
 {
     px_staging_t *staging = calloc(1, sizeof(*staging));
     if (staging) {
         staging->cuda = cuda;
+        staging->stream = stream;
         pthread_mutex_init(&staging->lock, NULL);
     }
     return staging;
@@ -91,8 +95,11 @@ void px_staging_destroy(px_staging_t *staging)
 {
     if (!staging)
         return;
-    for (int i = 0; i < staging->buffer_count; i++)
-        drop(staging, staging->buffers[i] - PAGE, staging->buffers[i]);
+    while (staging->buffers) {
+        lane_buffer_t *first = staging->buffers;
+        staging->buffers = first->next;
+        drop(staging, (uint8_t *)first, (uint8_t *)first + PAGE);
+    }
     if (staging->ring)
         drop(staging, staging->ring, staging->ring);
     pthread_mutex_destroy(&staging->lock);
@@ -238,22 +245,35 @@ void px_staging_leave(px_staging_t *staging, const void *context)
     }
 }
 
+/* Takes one out that nobody needs any more; NULL if there is none. With the lock. */
+static lane_buffer_t *take_confirmed(px_staging_t *staging)
+{
+    uint64_t confirmed = gb_durable_confirmed(staging->stream);
+    lane_buffer_t **at = &staging->buffers;
+    while (*at && (*at)->until > confirmed)
+        at = &(*at)->next;
+    lane_buffer_t *found = *at;
+    if (found) {
+        *at = found->next;
+        staging->buffer_count--;
+    }
+    return found;
+}
+
 CUresult px_staging_borrow(px_staging_t *staging, uint8_t **out)
 {
-    uint8_t *buffer = NULL;
     unsigned epoch = atomic_load(&staging->epoch);
     pthread_mutex_lock(&staging->lock);
-    if (staging->buffer_count > 0)
-        buffer = staging->buffers[--staging->buffer_count];
+    lane_buffer_t *header = take_confirmed(staging);
     pthread_mutex_unlock(&staging->lock);
-    if (!buffer) {
+    if (!header) {
         void *block;
         if (posix_memalign(&block, PAGE, PAGE + 2 * PX_WIRE_PIECE))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        buffer = (uint8_t *)block + PAGE;
-        ((lane_buffer_t *)block)->epoch = epoch - 1; /* not locked yet */
+        header = block;
+        header->epoch = epoch - 1; /* not locked yet */
     }
-    lane_buffer_t *header = (lane_buffer_t *)(buffer - PAGE);
+    uint8_t *buffer = (uint8_t *)header + PAGE;
     if (header->epoch != epoch)
         lock_pages(staging, buffer, 2 * PX_WIRE_PIECE);
     header->epoch = epoch;
@@ -261,14 +281,16 @@ CUresult px_staging_borrow(px_staging_t *staging, uint8_t **out)
     return CUDA_SUCCESS;
 }
 
-void px_staging_return(px_staging_t *staging, uint8_t *buffer)
+void px_staging_return(px_staging_t *staging, uint8_t *buffer, uint64_t until)
 {
+    lane_buffer_t *header = (lane_buffer_t *)(void *)(buffer - PAGE), *surplus = NULL;
+    header->until = until;
     pthread_mutex_lock(&staging->lock);
-    if (staging->buffer_count < LANE_BUFFERS) {
-        staging->buffers[staging->buffer_count++] = buffer;
-        buffer = NULL;
-    }
+    header->next = staging->buffers;
+    staging->buffers = header;
+    if (++staging->buffer_count > LANE_BUFFERS)
+        surplus = take_confirmed(staging);
     pthread_mutex_unlock(&staging->lock);
-    if (buffer)
-        drop(staging, buffer - PAGE, buffer);
+    if (surplus)
+        drop(staging, (uint8_t *)surplus, (uint8_t *)surplus + PAGE);
 }

@@ -8,12 +8,14 @@
 
 #include <stdint.h>
 
+#include "common/link/gb_durable.h"
 #include "gb_cuda_table.h"
 
 typedef struct px_staging px_staging_t;
 
-/* Lazily: memory comes from the driver when a context is first current. */
-px_staging_t *px_staging_create(const gb_cuda_table_t *cuda);
+/* Lazily: memory comes from the driver when a context is first current. `stream` tells what the client has
+ * confirmed. */
+px_staging_t *px_staging_create(const gb_cuda_table_t *cuda, const gb_durable_t *stream);
 void px_staging_destroy(px_staging_t *staging);
 
 /* Room for `size` (at most PX_WIRE_PIECE) bytes that are to go to the device in the order of `stream`;
@@ -37,8 +39,9 @@ void px_staging_stream_gone(px_staging_t *staging, CUstream stream);
 /* Waits for what goes through `context` and forgets its events: before it is destroyed. */
 void px_staging_leave(px_staging_t *staging, const void *context);
 
-/* A buffer of 2 * PX_WIRE_PIECE bytes for one lane's copy to the host. Thread-safe. */
+/* A buffer of 2 * PX_WIRE_PIECE bytes for one lane's copy to the host. Returned, it stays as it is until the
+ * stream has confirmed offset `until` (0: nobody needs it any more). Thread-safe. */
 CUresult px_staging_borrow(px_staging_t *staging, uint8_t **out);
-void px_staging_return(px_staging_t *staging, uint8_t *buffer);
+void px_staging_return(px_staging_t *staging, uint8_t *buffer, uint64_t until);
 
 #endif

@@ -218,9 +218,13 @@ gb_status_t px_send_reply(px_call_t *call, CUresult result);
 /* A frame that answers no call. */
 gb_status_t px_send_notice(px_session_t *session, uint16_t op, const struct iovec *parts,
                            int count);
-gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size);
+/* With `until` the bytes are not copied where the stream keeps what it has sent: they must stay until it has
+ * confirmed offset *until (0: they need not). */
+gb_status_t px_send_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size,
+                          uint64_t *until);
 /* The last piece and the reply of success, at once; nothing else is to be answered. */
-gb_status_t px_send_last_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size);
+gb_status_t px_send_last_piece(px_call_t *call, uint64_t offset, const void *data, uint32_t size,
+                               uint64_t *until);
 /* A piece of a copy that no call waits for; waits for room. */
 gb_status_t px_send_down(px_session_t *session, uint32_t token, uint64_t offset, const void *data,
                          uint32_t size);

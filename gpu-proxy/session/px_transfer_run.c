@@ -80,7 +80,7 @@ static void give_stage(px_transfer_t *t)
             px_gates_event_done(t->gates, t->stage.events[i]);
     for (int i = 0; i < 2; i++)
         if (t->stage.buffers[i])
-            px_staging_return(peers->session->staging, t->stage.buffers[i]);
+            px_staging_return(peers->session->staging, t->stage.buffers[i], 0);
     lock(t);
     peers->staged[t->sends]--;
     pthread_cond_broadcast(&peers->room);

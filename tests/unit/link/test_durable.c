@@ -120,6 +120,8 @@ static void *send_all(void *arg)
         first = first < size ? first : size;
         struct iovec v[2] = {{f->out + at, first}, {f->out + at + first, size - first}};
         assert_int_equal(gb_durable_wait_room(f->from, size), GB_OK);
+        if (n % 3 == 0 && gb_durable_try_send(f->from, v[0].iov_base, first) == GB_OK)
+            v[0].iov_len = 0;
         assert_int_equal(gb_durable_sendv(f->from, v, 2, f->refers ? 1 : -1), GB_OK);
         at += size;
     }
@@ -238,6 +240,79 @@ static void what_is_kept_is_bounded(void **state)
     gb_link_close(b);
 }
 
+/* All of it or nothing, and no waiting. */
+static void what_would_wait_is_not_sent(void **state)
+{
+    (void)state;
+    gb_link_t *a, *b;
+    gb_durable_t *d;
+    static uint8_t piece[4 * KIB], got[4 * KIB];
+    unsigned sent = 0;
+    assert_int_equal(gb_link_pair(&a, &b), GB_OK);
+    assert_int_equal(gb_durable_create(a, NULL, NULL, &d), GB_OK);
+    assert_int_equal(gb_durable_try_send(d, piece, sizeof(piece)),
+                     GB_ERR_AGAIN); /* nothing is kept */
+    assert_int_equal(gb_durable_keep(d), GB_OK);
+    for (;; sent++) {
+        fill_bytes(piece, sizeof(piece), sent);
+        if (gb_durable_try_send(d, piece, sizeof(piece)) != GB_OK)
+            break;
+    }
+    assert_true(sent > 0 && sent < GB_DURABLE_KEEP / sizeof(piece));
+    assert_int_equal(gb_durable_sent(d), sent * sizeof(piece));
+    assert_int_equal(gb_durable_unsent(d), 0);
+    for (unsigned i = 0; i < sent; i++) {
+        fill_bytes(piece, sizeof(piece), i);
+        assert_int_equal(gb_link_recv(b, got, sizeof(got), in_seconds(5)), GB_OK);
+        assert_memory_equal(got, piece, sizeof(piece));
+    }
+    assert_int_equal(gb_durable_try_send(d, piece, sizeof(piece)), GB_OK);
+    uint64_t received;
+    assert_int_equal(gb_durable_suspend(d, &received), GB_OK);
+    assert_int_equal(gb_durable_try_send(d, piece, sizeof(piece)), GB_ERR_AGAIN);
+    gb_durable_free(d);
+    gb_link_close(b);
+}
+
+typedef struct {
+    gb_durable_t *stream;
+    uint64_t offset;
+    gb_status_t status;
+} confirmation_t;
+
+static void *await_confirmation(void *arg)
+{
+    confirmation_t *c = arg;
+    c->status = gb_durable_wait_confirmed(c->stream, c->offset);
+    return NULL;
+}
+
+static void waiting_for_a_confirmation(void **state)
+{
+    (void)state;
+    gb_link_t *a, *b;
+    gb_durable_t *d;
+    pthread_t thread;
+    struct iovec v = {"hello", 5};
+    assert_int_equal(gb_link_pair(&a, &b), GB_OK);
+    assert_int_equal(gb_durable_create(a, NULL, NULL, &d), GB_OK);
+    assert_int_equal(gb_durable_wait_confirmed(d, 5), GB_OK); /* nothing is kept */
+    assert_int_equal(gb_durable_keep(d), GB_OK);
+    for (int lost = 0; lost < 2; lost++) {
+        assert_int_equal(gb_durable_sendv(d, &v, 1, 0), GB_OK);
+        confirmation_t c = {.stream = d, .offset = gb_durable_sent(d)};
+        assert_int_equal(pthread_create(&thread, NULL, await_confirmation, &c), 0);
+        if (lost)
+            gb_durable_lose(d);
+        else
+            assert_int_equal(gb_durable_acked(d, gb_durable_sent(d)), GB_OK);
+        pthread_join(thread, NULL);
+        assert_int_equal(c.status, lost ? GB_ERR_LOST : GB_OK);
+    }
+    gb_durable_free(d);
+    gb_link_close(b);
+}
+
 static void a_peer_that_resumes_elsewhere(void **state)
 {
     (void)state;
@@ -269,6 +344,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cuts_change_nothing),
         cmocka_unit_test(what_is_kept_is_bounded),
+        cmocka_unit_test(what_would_wait_is_not_sent),
+        cmocka_unit_test(waiting_for_a_confirmation),
         cmocka_unit_test(a_peer_that_resumes_elsewhere),
     };
     return cmocka_run_group_tests_name("durable", tests, NULL, NULL);
