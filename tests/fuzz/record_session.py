@@ -159,18 +159,20 @@ def main():
 
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         proxies = [Proxy(build, one), Proxy(build, two)]
-        for name in PROGRAMS:
-            streams = record(build, [os.path.join(build, "tests", name)], proxies[:1])
-            keep(name.removeprefix("test_dev_"), max(streams, key=len))
-        driver = os.path.join(build, "lib/gable/remote/libcuda.so.1")
-        # The proxies dial each other through the relays as well: those connections are of another service.
-        streams = [stream for stream in record(build, [sys.executable, "-c", PEERS, driver], proxies)
-                   if struct.unpack_from("<H", stream, 10)[0] == 1]
-        for number, stream in enumerate(streams):
-            keep("peer%d" % number, stream)
-        for proxy in proxies:
-            proxy.process.terminate()
-            proxy.process.wait(20)
+        try:
+            for name in PROGRAMS:
+                streams = record(build, [os.path.join(build, "tests", name)], proxies[:1])
+                keep(name.removeprefix("test_dev_"), max(streams, key=len))
+            driver = os.path.join(build, "lib/gable/remote/libcuda.so.1")
+            # The proxies dial each other through the relays as well: those connections are of another service.
+            streams = [stream for stream in record(build, [sys.executable, "-c", PEERS, driver], proxies)
+                       if struct.unpack_from("<H", stream, 10)[0] == 1]
+            for number, stream in enumerate(streams):
+                keep("peer%d" % number, stream)
+        finally:
+            for proxy in proxies:
+                proxy.process.terminate()
+                proxy.process.wait(20)
 
 
 main()
