@@ -112,15 +112,51 @@ static bool has_barriers(const cpu_analysis_t *a)
     return false;
 }
 
+/* Do the loops rather move data than compute? Then one strip keeps the memory busy, and is compiled in
+ * half of the time. */
+static bool streams(const cpu_analysis_t *a)
+{
+    unsigned moved = 0, computed = 0;
+    for (uint32_t b = 0; b < a->node_count; b++) {
+        const cpu_node_t *n = &a->nodes[b];
+        for (uint32_t k = 0; n->loop != CPU_NO_LOOP && k < n->count; k++) {
+            const ptx_instr_t *i = &a->f->instrs[n->first + k];
+            bool moves = i->op == PTX_OP_LD || i->op == PTX_OP_ST;
+            moved += moves;
+            computed += !moves && ptx_type_is_float((ptx_type_t)i->type);
+        }
+    }
+    return computed < 2 * moved;
+}
+
+/* Loops that stride over the grid jump through memory: the more of a page is read at once the better. What
+ * counts are the registers alive in loops. 0: there are no such loops, or they compute more than they move. */
+static unsigned live_in_strides(const cpu_analysis_t *a)
+{
+    unsigned most = 1;
+    bool strides = false;
+    for (uint32_t l = 0; l < a->loop_count; l++) {
+        strides = strides || cpu_loop_strides_grid(a, l);
+    }
+    for (uint32_t b = 0; strides && b < a->node_count; b++) {
+        unsigned n = a->nodes[b].loop != CPU_NO_LOOP ? cpu_live_vectors(a, b) : 0;
+        most = n > most ? n : most;
+    }
+    return strides && streams(a) ? most : 0;
+}
+
 static unsigned strips_for(const cpu_analysis_t *a, unsigned lanes, unsigned registers)
 {
     const cpu_config_t *c = &a->config;
-    unsigned units = c->width > lanes ? c->width / lanes : 1;
+    unsigned units = c->width > lanes ? c->width / lanes : 1, strides = live_in_strides(a);
+    unsigned live = strides > 0 ? strides : a->max_live > 0 ? a->max_live : 1;
     bool stops = has_barriers(a); /* each group's registers go to memory there, and come back */
     for (unsigned g = 8; g > 1; g /= 2) {
         bool small = g * a->f->instr_count <= FEW_INSTRUCTIONS; /* soon compiled */
-        unsigned most = c->layout != CPU_LAYOUT_ROWS ? 4 : small || stops ? 16 : 8;
-        if (g * units <= most && g * units * (a->max_live > 0 ? a->max_live : 1) <= registers &&
+        unsigned most = c->layout == CPU_LAYOUT_ROWS ? (small || stops ? 16 : 8)
+                        : strides > 0 && small       ? 8
+                                                     : 4;
+        if (g * units <= most && g * units * live <= registers &&
             g * a->f->instr_count <= MOST_INSTRUCTIONS && strips_fit(c, g)) {
             return g;
         }
@@ -205,23 +241,6 @@ static bool has_spins(const cpu_analysis_t *a)
     return false;
 }
 
-/* Do the loops rather move data than compute? Then one strip keeps the memory busy, and is compiled in
- * half of the time. */
-static bool streams(const cpu_analysis_t *a)
-{
-    unsigned moved = 0, computed = 0;
-    for (uint32_t b = 0; b < a->node_count; b++) {
-        const cpu_node_t *n = &a->nodes[b];
-        for (uint32_t k = 0; n->loop != CPU_NO_LOOP && k < n->count; k++) {
-            const ptx_instr_t *i = &a->f->instrs[n->first + k];
-            bool moves = i->op == PTX_OP_LD || i->op == PTX_OP_ST;
-            moved += moves;
-            computed += !moves && ptx_type_is_float((ptx_type_t)i->type);
-        }
-    }
-    return computed < 2 * moved;
-}
-
 gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, bool avx512)
 {
     unsigned lanes = avx512 ? V4_LANES : V3_LANES;
@@ -239,6 +258,7 @@ gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, boo
     c->layout = layout_of(&o->shape, c->width, warps || counted);
     c->strips = 1;
     cpu_analyse_forms(a);
+    cpu_analyse_paces(a);
     unsigned registers = avx512 ? V4_REGISTERS : V3_REGISTERS;
     if (!warps && !counted && o->width == 0 && c->width == 2 * lanes &&
         2 * a->max_live > registers) { /* half as wide: one register each */
@@ -256,8 +276,8 @@ gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, boo
         cpu_analyse_forms(a);
     }
     unsigned enough = streams(a) ? 1 : 2;
-    if (o->strips == 0 && !one_group && strips > enough &&
-        !shares_loads(a)) { /* little to gain, longer to compile */
+    if (o->strips == 0 && !one_group && strips > enough && !shares_loads(a) &&
+        live_in_strides(a) == 0) { /* little to gain, longer to compile */
         c->strips = enough;
         cpu_analyse_forms(a);
     }

@@ -19,7 +19,7 @@
 
 #define CPU_CODE_MAGIC 0x4b4c4247u /* "GBLK" */
 /* Changes with the blob's layout, with cpu_launch_t and with cpu_helpers_t. */
-#define CPU_CODE_VERSION 16u
+#define CPU_CODE_VERSION 17u
 
 #define CPU_BARRIERS 32u   /* barriers of a CTA: PTX has 16, and there is one for barrier.cluster */
 #define CPU_MAX_STRIPS 16u /* of a group */

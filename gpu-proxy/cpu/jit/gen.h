@@ -22,10 +22,12 @@
  * gen_order.c    the order of a node's instructions
  * gen_home.c     registers that outlast a barrier
  * gen_ahead.c    loops whose addresses are checked ahead; gen_lines.c: how addresses go on
+ * gen_tiles.c    loops with barriers fetch what their next iteration loads
  * gen_setup.c    launch values, strips and groups
  * gen_step.c     groups in step, from barrier to barrier
  * gen_barrier.c  leaving and coming back: at barriers; gen_yield.c: in spin loops; gen_context.c
- * gen_atom.c     atomic operations; gen_atom_fast.c: in line, without a helper
+ * gen_atom.c     atomic operations; gen_atom_fast.c: in line, without a helper; gen_narrow.c: at places
+ *                that small numbers say
  * gen_sync.c     where the lanes of a warp wait for each other; gen_exchange.c: one by one
  * gen_warp.c     shuffles; gen_vote.c: votes, matches, reductions, elections
  * gen_special.c  clusters of one CTA, address windows, registers that say little
@@ -51,7 +53,12 @@ typedef LLVMValueRef val_t;
 typedef LLVMTypeRef type_t;
 typedef LLVMBasicBlockRef block_t;
 
-enum { GEN_MAX_STRIPS = CPU_MAX_STRIPS, GEN_MAX_EXTENTS = 64, GEN_MAX_VERIFIED = 32 };
+enum {
+    GEN_MAX_STRIPS = CPU_MAX_STRIPS,
+    GEN_MAX_EXTENTS = 64,
+    GEN_MAX_VERIFIED = 32,
+    GEN_TILE_NOTES = 4
+};
 enum { GEN_STRETCH_BYTES = 1024 }; /* the longest stretch of spaced elements */
 
 typedef struct {
@@ -71,6 +78,15 @@ typedef struct {
     const ptx_instr_t *end; /* of these: where a copy may be old */
     unsigned copy;          /* and the number of the copy's buffer */
 } gen_verified_t;
+
+/* What a load of a loop with barriers has fetched for the next iteration. */
+typedef struct {
+    bool used;
+    uint32_t node;
+    unsigned g;
+    uint32_t reg;
+    int64_t offset;
+} gen_tile_note_t;
 
 typedef struct cpu_gen {
     const cpu_analysis_t *a;
@@ -133,6 +149,9 @@ typedef struct cpu_gen {
     unsigned product_g;
     bool product_masked;
     struct gen_flow *flow;
+    struct gen_ahead **tiles; /* per loop with barriers; or NULL (gen_tiles.c) */
+    gen_tile_note_t tile_notes[GEN_TILE_NOTES];
+    unsigned tile_note;
     struct gen_ahead *ahead; /* the loop whose quick form is being generated, or NULL */
 } cpu_gen_t;
 
@@ -227,7 +246,9 @@ LLVMIntPredicate gen_int_predicate(unsigned cmp, bool sign); /* gen_cmp.c */
 void gen_move(cpu_gen_t *gen, bool vec);
 void gen_special(cpu_gen_t *gen, bool vec);
 void gen_load(cpu_gen_t *gen);
-val_t gen_given(cpu_gen_t *gen, uint32_t reg); /* a register that is a parameter */
+val_t gen_given(cpu_gen_t *gen, uint32_t reg);     /* a register that is a parameter */
+enum { GEN_SECOND_CACHE = 2, GEN_ALL_CACHES = 3 }; /* how near a line is fetched */
+void gen_prefetch(cpu_gen_t *gen, val_t pointer, unsigned near); /* what will be read */
 void gen_store(cpu_gen_t *gen);
 void gen_atomic(cpu_gen_t *gen);
 bool gen_atomic_fast(cpu_gen_t *gen); /* false: not for this one */
@@ -286,6 +307,16 @@ val_t gen_addresses(cpu_gen_t *gen, const gen_addr_t *a); /* exact, in their spa
 /* Checks such addresses of the active lanes. */
 void gen_check_lanes(cpu_gen_t *gen, const gen_addr_t *a, val_t addresses);
 uint32_t gen_access(const gen_addr_t *a);
+/* ---- gen_narrow.c: places in the kernel's own shared memory that are base + scale * a small number */
+typedef struct {
+    val_t base;     /* i64 */
+    uint64_t scale; /* 1, 2, 4 or 8 */
+    unsigned bits;  /* of the numbers: 8 or 16 */
+    val_t places;   /* the numbers, a vector of such integers */
+} gen_narrow_t;
+
+/* Are the lanes' addresses such, aligned and inside for sure? Then the access needs no check. */
+bool gen_narrow_find(cpu_gen_t *gen, const gen_addr_t *a, gen_narrow_t *n);
 /* ---- gen_verify.c: one check for several accesses ---- */
 /* The check that covers the access; made here if it is the first of several. NULL: the caller must
  * check by itself. */

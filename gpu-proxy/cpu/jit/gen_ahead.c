@@ -98,30 +98,44 @@ static bool goes_lane_by_lane(const ptx_instr_t *i)
     return (i->op == PTX_OP_ATOM || i->op == PTX_OP_RED) && i->space == PTX_SPACE_SHARED;
 }
 
-static gen_ahead_t *describe(cpu_gen_t *gen, const cpu_loop_t *l)
+gen_ahead_t *gen_ahead_describe(cpu_gen_t *gen, uint32_t loop)
 {
+    const cpu_loop_t *l = &gen->a->loops[loop];
     gen_ahead_t *h = cpu_arena_alloc(gen->arena, 1, sizeof *h);
     h->header = l->header;
     h->end = l->last;
     h->latch = PTX_NONE;
+    h->grid = cpu_loop_strides_grid(gen->a, loop);
     h->defs = cpu_arena_alloc(gen->arena, gen->f->reg_count + 1, sizeof *h->defs);
     h->def = cpu_arena_alloc(gen->arena, gen->f->reg_count + 1, sizeof *h->def);
-    h->covered = cpu_arena_alloc(gen->arena, gen->f->instr_count + 1, sizeof *h->covered);
-    h->step = cpu_arena_alloc(gen->arena, gen->f->instr_count + 1, sizeof *h->step);
-    h->quick = cpu_arena_alloc(gen->arena, gen->a->node_count, sizeof *h->quick);
-    h->credit = gen_alloca(gen, gen->i32, 4);
     for (uint32_t b = l->header; b <= l->last; b++) {
         const cpu_node_t *n = &gen->a->nodes[b];
-        for (uint32_t k = 0; k < n->count; k++) {
-            note_t note = {h, gen_place(b, n->first + k)};
-            cpu_visit_defs(gen->f, &gen->f->instrs[n->first + k], note_def, &note);
-            h->busy |= goes_lane_by_lane(&gen->f->instrs[n->first + k]);
+        uint32_t count = n->count + (n->end == CPU_END_BARRIER);
+        for (uint32_t k = 0; k < count; k++) {
+            uint32_t at = k < n->count ? n->first + k : n->last;
+            note_t note = {h, gen_place(b, at)};
+            cpu_visit_defs(gen->f, &gen->f->instrs[at], note_def, &note);
+            h->busy |= goes_lane_by_lane(&gen->f->instrs[at]);
         }
         for (unsigned s = 0; s < (n->end == CPU_END_BRANCH ? 2 : 1); s++) {
             if (n->succ[s] == l->header) {
                 h->latch = h->latch == PTX_NONE ? b : CPU_NODE_EXIT;
             }
         }
+    }
+    return h;
+}
+
+/* With what a loop that has a quick form needs more. */
+static gen_ahead_t *describe(cpu_gen_t *gen, uint32_t loop)
+{
+    gen_ahead_t *h = gen_ahead_describe(gen, loop);
+    h->covered = cpu_arena_alloc(gen->arena, gen->f->instr_count + 1, sizeof *h->covered);
+    h->step = cpu_arena_alloc(gen->arena, gen->f->instr_count + 1, sizeof *h->step);
+    h->far = cpu_arena_alloc(gen->arena, gen->f->instr_count + 1, sizeof *h->far);
+    h->quick = cpu_arena_alloc(gen->arena, gen->a->node_count, sizeof *h->quick);
+    h->credit = gen_alloca(gen, gen->i32, 4);
+    for (uint32_t b = h->header; b <= h->end; b++) {
         h->quick[b] = gen_block(gen, "quick");
     }
     return h;
@@ -259,25 +273,8 @@ static bool step_is_sane(cpu_gen_t *gen, gen_ahead_t *h, val_t step)
 static bool follow(cpu_gen_t *gen, gen_ahead_t *h, const ptx_operand_t *o, uint64_t place,
                    const cpu_form_t *form, span_t *s)
 {
-    ptx_operand_t base = {.kind = o->base, .index = o->index};
-    unsigned bits = gen_address_bits(gen, o);
-    gen_line_t l = gen_line(gen, h, &base, place, bits);
-    if (!l.known) {
-        return false;
-    }
-    s->first = l.base;
-    s->step = l.base_step;
-    if (bits == 32) {
-        gen_line_widen(gen, h, l.base, l.base_step, false, 0, &s->first, &s->step);
-    }
-    if (l.index != NULL) {
-        val_t first, step, scale = LLVMConstInt(gen->i64, (uint64_t)form->scale, 1);
-        gen_line_widen(gen, h, l.index, l.index_step, form->sign,
-                       (int64_t)form->step * (gen->W - 1), &first, &step);
-        s->first = LLVMBuildAdd(B, s->first, LLVMBuildMul(B, first, scale, ""), "");
-        s->step = LLVMBuildAdd(B, s->step, LLVMBuildMul(B, step, scale, ""), "");
-    }
-    return step_is_sane(gen, h, s->step);
+    s->step = gen_line_address(gen, h, o, place, form, &s->first);
+    return s->step != NULL && step_is_sane(gen, h, s->step);
 }
 
 /* Takes one access of strip gen->g into the survey; false if it must be checked when it comes. */
@@ -431,6 +428,42 @@ static void decide(cpu_gen_t *gen, gen_ahead_t *h, survey_t *v, block_t careful)
     LLVMBuildCondBr(B, ask(gen, h, v), quick, careful);
 }
 
+/* ---- fetching ahead ---- */
+
+/* How far ahead of its address the load should fetch, if at all. */
+static val_t distance(cpu_gen_t *gen, const gen_ahead_t *h, const ptx_instr_t *i)
+{
+    enum { ITERATIONS = 2, CTAS = 2, MANY = 4 };
+    val_t step = h->step[i - gen->f->instrs];
+    int64_t pace =
+        h->grid && !h->busy ? cpu_pace_of(gen->a, ptx_src(gen->f, i, 0), CPU_PACE_CTA) : 0;
+    /* an iteration may be over before memory has answered */
+    val_t iterations = LLVMBuildMul(B, step, gen_like(step, h->busy ? ITERATIONS : 0), "");
+    if (pace == 0) {
+        return h->busy ? iterations : NULL;
+    }
+    ptx_operand_t length = {.kind = PTX_OPERAND_SREG, .index = PTX_SREG_NCTAID_X};
+    val_t grid = LLVMBuildZExt(B, gen_base(gen, &length, gen->i32), gen->i64, "");
+    grid = LLVMBuildMul(B, grid, gen_like(grid, (uint64_t)pace), "");
+    unsigned ctas = gen->G < MANY ? 1 : CTAS; /* few strips come back to a page soon */
+    val_t strides = LLVMBuildICmp(B, LLVMIntEQ, step, grid, "");
+    return LLVMBuildSelect(B, strides, gen_like(step, (uint64_t)pace * ctas), iterations, "");
+}
+
+/* Loads of strips that come too late by themselves, where the quick form is decided. */
+static void find_distances(cpu_gen_t *gen, gen_ahead_t *h)
+{
+    for (uint32_t b = h->header; b <= h->end; b++) {
+        const cpu_node_t *n = &gen->a->nodes[b];
+        for (uint32_t k = n->first; k < n->first + n->count; k++) {
+            const ptx_instr_t *i = &gen->f->instrs[k];
+            if (h->covered[k] && i->op != PTX_OP_ST && i->space != PTX_SPACE_SHARED) {
+                h->far[k] = distance(gen, h, i);
+            }
+        }
+    }
+}
+
 static void drop_quick_blocks(const gen_ahead_t *h)
 {
     for (uint32_t b = h->header; b <= h->end; b++) {
@@ -444,13 +477,14 @@ gen_ahead_t *gen_ahead_begin(cpu_gen_t *gen, uint32_t b)
     if (l == CPU_NO_LOOP || !worth_it(gen, &gen->a->loops[l])) {
         return NULL;
     }
-    gen_ahead_t *h = describe(gen, &gen->a->loops[l]);
+    gen_ahead_t *h = describe(gen, l);
     block_t careful = gen_block(gen, "careful");
     survey_t *v = cpu_arena_alloc(gen->arena, 1, sizeof *v);
     val_t count = guess(gen, h);
     h->last = LLVMBuildZExt(B, LLVMBuildSub(B, count, gen_like(count, 1), ""), gen->i64, "");
     LLVMBuildStore(B, count, h->credit);
     if (survey(gen, h, v)) {
+        find_distances(gen, h);
         decide(gen, h, v, careful);
     } else {
         LLVMBuildBr(B, careful);
@@ -467,20 +501,17 @@ bool gen_ahead_covers(const cpu_gen_t *gen, const ptx_instr_t *i)
            gen->ahead->covered[i - gen->f->instrs];
 }
 
-void gen_ahead_fetch(cpu_gen_t *gen, const ptx_instr_t *i, val_t strip)
+void gen_ahead_fetch(cpu_gen_t *gen, const ptx_instr_t *i, val_t strip, uint64_t bytes)
 {
-    enum { READ = 0, ALL_CACHES = 3, DATA = 1 };
+    enum { LINE = 64 };
     const gen_ahead_t *h = gen->ahead;
-    if (!gen_ahead_covers(gen, i) || !h->busy || i->space == PTX_SPACE_SHARED) {
+    if (!gen_ahead_covers(gen, i) || h->far[i - gen->f->instrs] == NULL) {
         return;
     }
-    /* an iteration may be over before memory has answered */
-    val_t far = LLVMBuildShl(B, h->step[i - gen->f->instrs], LLVMConstInt(gen->i64, 1, 0), "");
-    val_t next = LLVMBuildGEP2(B, gen->i8, strip, &far, 1, "");
-    gen_call(gen, "llvm.prefetch", &gen->ptr, 1,
-             (val_t[]){next, LLVMConstInt(gen->i32, READ, 0), LLVMConstInt(gen->i32, ALL_CACHES, 0),
-                       LLVMConstInt(gen->i32, DATA, 0)},
-             4);
+    val_t next = LLVMBuildGEP2(B, gen->i8, strip, &h->far[i - gen->f->instrs], 1, "");
+    for (uint64_t at = 0; at < bytes; at += LINE) {
+        gen_prefetch(gen, gen_offset(gen, next, at), h->busy ? GEN_ALL_CACHES : GEN_SECOND_CACHE);
+    }
 }
 
 void gen_ahead_next(cpu_gen_t *gen)

@@ -12,12 +12,14 @@ typedef struct gen_ahead {
     uint8_t *defs;        /* per register: definitions in the loop, at most 2 counted */
     uint64_t *def;        /* per register: place of the last of them */
     bool *covered;        /* per instruction: its addresses need no check */
+    bool grid;            /* it strides over the grid: the next CTA reads what lies behind */
     bool busy;            /* an iteration takes longer than memory does */
-    val_t *step;    /* per instruction of a busy loop: what its addresses grow by, i64; or NULL */
-    block_t *quick; /* per node: code without those checks */
-    val_t credit;   /* slot of an i32: iterations that may run, the present one included */
-    val_t last;     /* i64 */
-    val_t fine;     /* i1: conditions under which the lines hold so far; NULL: none */
+    val_t *step;          /* per instruction: what its addresses grow by, i64; or NULL */
+    val_t *far;           /* per instruction: how far from its address to fetch, i64; or NULL */
+    block_t *quick;       /* per node: code without those checks */
+    val_t credit;         /* slot of an i32: iterations that may run, the present one included */
+    val_t last;           /* i64 */
+    val_t fine;           /* i1: conditions under which the lines hold so far; NULL: none */
 } gen_ahead_t;
 
 /* Order of instructions within one iteration. */
@@ -38,6 +40,12 @@ typedef struct {
 /* For strip gen->g, as code at the builder's place: the beginning of an iteration. */
 gen_line_t gen_line(cpu_gen_t *gen, gen_ahead_t *h, const ptx_operand_t *o, uint64_t place,
                     unsigned bits);
+/* Of an address in an affine register, without its offset: lane 0's, and (the result) what an
+ * iteration adds; or NULL. */
+val_t gen_line_address(cpu_gen_t *gen, gen_ahead_t *h, const ptx_operand_t *o, uint64_t place,
+                       const cpu_form_t *form, val_t *first);
+/* The header, latch and definitions of a loop, for gen_line. */
+gen_ahead_t *gen_ahead_describe(cpu_gen_t *gen, uint32_t loop);
 /* Adds a condition (i1). */
 void gen_line_need(cpu_gen_t *gen, gen_ahead_t *h, val_t condition);
 bool gen_line_still(const gen_line_t *line); /* the same in every iteration */

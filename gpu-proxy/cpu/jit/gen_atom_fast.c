@@ -259,12 +259,41 @@ static void take_offsets(cpu_gen_t *gen, val_t all, unsigned first, unsigned cou
     }
 }
 
+/* Every lane active, and the lanes' places are small numbers: they come out many at a time, and are sure to be
+ * right. */
+static val_t narrow(cpu_gen_t *gen, const atom_t *x, const gen_narrow_t *n)
+{
+    unsigned each = n->bits == 8 ? 8 : 4; /* places of a word of 64 bits */
+    val_t words = LLVMBuildBitCast(B, n->places, LLVMVectorType(gen->i64, gen->W / each), "");
+    val_t old = LLVMGetPoison(gen_vector(gen, x->type)), word = NULL;
+    val_t first = n->base, base = LLVMBuildGEP2(B, gen->i8, gen->shared, &first, 1, "");
+    for (unsigned l = 0; l < gen->W; l++) {
+        val_t lane = LLVMConstInt(gen->i64, l, 0);
+        word = l % each != 0
+                   ? word
+                   : LLVMBuildExtractElement(B, words, LLVMConstInt(gen->i64, l / each, 0), "");
+        val_t at = LLVMBuildLShr(B, word, gen_like(word, l % each * n->bits), "");
+        at = LLVMBuildAnd(B, at, gen_like(at, ((uint64_t)1 << n->bits) - 1), "");
+        at = LLVMBuildMul(B, at, gen_like(at, n->scale), "");
+        val_t p = LLVMBuildGEP2(B, gen->i8, base, &at, 1, "");
+        val_t other = x->sources[1] != NULL ? lane_of(gen, x->sources[1], lane) : NULL;
+        val_t was = on_memory(gen, x, p, lane_of(gen, x->sources[0], lane), other);
+        old = x->old ? LLVMBuildInsertElement(B, old, was, lane, "") : old;
+    }
+    return x->old ? old : NULL;
+}
+
 /* Every lane active. */
 static val_t unrolled(cpu_gen_t *gen, const atom_t *x)
 {
-    val_t at = gen_addresses(gen, &x->a), old = LLVMGetPoison(gen_vector(gen, x->type));
+    val_t old = LLVMGetPoison(gen_vector(gen, x->type));
     val_t offsets[AT_ONCE];
+    gen_narrow_t n;
+    if (gen_narrow_find(gen, &x->a, &n)) {
+        return narrow(gen, x, &n);
+    }
     unsigned count = gen->avx512 ? PAIR : AT_ONCE;
+    val_t at = gen_addresses(gen, &x->a);
     gen_check_lanes(gen, &x->a, at);
     at = narrowed(gen, at);
     for (unsigned l = 0; l < gen->W; l++) {

@@ -363,3 +363,27 @@ gen_line_t gen_line(cpu_gen_t *gen, gen_ahead_t *h, const ptx_operand_t *o, uint
 {
     return line_of(gen, h, o, place, bits, MAX_DEPTH);
 }
+
+val_t gen_line_address(cpu_gen_t *gen, gen_ahead_t *h, const ptx_operand_t *o, uint64_t place,
+                       const cpu_form_t *form, val_t *first)
+{
+    ptx_operand_t base = {.kind = o->base, .index = o->index};
+    unsigned bits = gen_address_bits(gen, o);
+    gen_line_t l = gen_line(gen, h, &base, place, bits);
+    if (!l.known) {
+        return NULL;
+    }
+    *first = l.base;
+    val_t step = l.base_step;
+    if (bits == 32) {
+        gen_line_widen(gen, h, l.base, l.base_step, false, 0, first, &step);
+    }
+    if (l.index != NULL) {
+        val_t index, more, scale = LLVMConstInt(gen->i64, (uint64_t)form->scale, 1);
+        gen_line_widen(gen, h, l.index, l.index_step, form->sign,
+                       (int64_t)form->step * (gen->W - 1), &index, &more);
+        *first = LLVMBuildAdd(B, *first, LLVMBuildMul(B, index, scale, ""), "");
+        step = LLVMBuildAdd(B, step, LLVMBuildMul(B, more, scale, ""), "");
+    }
+    return step;
+}

@@ -8,7 +8,7 @@
 
 #define B gen->b
 
-enum { MAX_COUNT = 8 };
+enum { MAX_COUNT = 8, FAR = 32 /* bytes from lane to lane of one stretch */ };
 
 static unsigned elements_of(const ptx_instr_t *i)
 {
@@ -226,6 +226,14 @@ static void scatter_whole(cpu_gen_t *gen, val_t all, unsigned count, val_t addre
     }
 }
 
+void gen_prefetch(cpu_gen_t *gen, val_t pointer, unsigned near)
+{
+    enum { READ = 0, DATA = 1 };
+    val_t args[4] = {pointer, LLVMConstInt(gen->i32, READ, 0), LLVMConstInt(gen->i32, near, 0),
+                     LLVMConstInt(gen->i32, DATA, 0)};
+    gen_call(gen, "llvm.prefetch", &gen->ptr, 1, args, 4);
+}
+
 /* ---- loads ---- */
 
 /* Element n of what a load of a parameter reads. */
@@ -279,6 +287,17 @@ static void load_param(cpu_gen_t *gen, const ptx_operand_t *o, const ptx_operand
     }
 }
 
+/* What the strip will load in the next iteration of a loop with barriers. */
+static void fetch_next(cpu_gen_t *gen, const gen_addr_t *a)
+{
+    bool stretch = a->first != NULL && a->stride > 0 && a->stride <= FAR;
+    val_t next = stretch ? gen_tiles_next(gen, gen->i) : NULL;
+    if (next != NULL) {
+        gen_tiles_fetch(gen, gen_to_pointer(gen, a, a->first), next,
+                        (uint64_t)a->stride * (gen->W - 1) + (uint64_t)a->bytes * a->count);
+    }
+}
+
 void gen_load(cpu_gen_t *gen)
 {
     const ptx_instr_t *i = gen->i;
@@ -295,7 +314,8 @@ void gen_load(cpu_gen_t *gen)
         load_uniform(gen, &a, elem, dst);
     } else if (gen_address_contiguous(gen, &a)) {
         val_t p = gen_checked_strip(gen, &a);
-        gen_ahead_fetch(gen, i, p);
+        gen_ahead_fetch(gen, i, p, (uint64_t)count * a.bytes * gen->W);
+        fetch_next(gen, &a);
         val_t strip = load_strip(gen, elem, count, p, align);
         for (unsigned n = 0; n < count; n++) {
             gen_write(gen, element(gen, dst, n), pick(gen, strip, count, n), i->type);
@@ -312,6 +332,7 @@ void gen_load(cpu_gen_t *gen)
                 }
             }
         }
+        fetch_next(gen, &a);
         for (unsigned n = 0; n < count; n++) {
             gen_write(gen, element(gen, dst, n), v[n], i->type);
         }

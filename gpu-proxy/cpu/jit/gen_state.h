@@ -102,9 +102,14 @@ val_t gen_home_at(cpu_gen_t *gen, uint32_t reg, unsigned g, bool index); /* gen_
 struct gen_ahead *gen_ahead_begin(cpu_gen_t *gen, uint32_t b);
 void gen_ahead_next(cpu_gen_t *gen); /* the edge back, in the quick form */
 bool gen_ahead_covers(const cpu_gen_t *gen, const ptx_instr_t *i);
-/* In the quick form: brings what the load, here from `strip`, will read two iterations later into the
- * cache, where it would come too late by itself. */
-void gen_ahead_fetch(cpu_gen_t *gen, const ptx_instr_t *i, val_t strip);
+/* In the quick form: brings what the load, here of `bytes` from `strip`, will read two iterations later, or in
+ * a CTA that comes soon, into the cache, where it would come too late by itself. */
+void gen_ahead_fetch(cpu_gen_t *gen, const ptx_instr_t *i, val_t strip, uint64_t bytes);
+
+/* gen_tiles.c: loops with barriers. How far behind its address (i64) the load should fetch what the next
+ * iteration loads; NULL: not at all. Then for each stretch that it reads. */
+val_t gen_tiles_next(cpu_gen_t *gen, const ptx_instr_t *i);
+void gen_tiles_fetch(cpu_gen_t *gen, val_t at, val_t next, uint64_t bytes);
 
 /* gen_setup.c: launch values, and which lanes have threads */
 void gen_setup(cpu_gen_t *gen);

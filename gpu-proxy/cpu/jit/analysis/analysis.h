@@ -5,6 +5,7 @@
  * live.c     registers live at the start of each node
  * alike.c    comparisons and other results that are uniform where the operands are not
  * forms.c    how each register varies over the lanes of a strip and over the strips of a group
+ * pace.c     what differs from CTA to CTA: loops that stride over the grid
  * regions.c  which branches may split a group, and what that forces on registers
  *
  * Nodes are numbered in execution order: topological without back-edges, every loop contiguous.
@@ -85,6 +86,15 @@ typedef struct {
     uint64_t constant; /* the only definition is a mov of this */
 } cpu_value_t;
 
+/* How much larger a register is in the next CTA of a row, and in a grid that has one more. */
+enum { CPU_PACE_CTA = 0, CPU_PACE_GRID, CPU_PACES };
+enum { CPU_PACE_NONE = 0, CPU_PACE_KNOWN, CPU_PACE_UNKNOWN };
+
+typedef struct {
+    uint8_t tag[CPU_PACES]; /* NONE: without a value so far */
+    int64_t by[CPU_PACES];
+} cpu_pace_t;
+
 typedef struct {
     unsigned width;  /* W */
     unsigned strips; /* G */
@@ -108,6 +118,7 @@ typedef struct {
     const ptx_instr_t **given; /* per register: what loads the parameter that it is; or NULL */
     cpu_bits_t *live_in;       /* per node: registers */
     cpu_value_t *values;       /* per register */
+    cpu_pace_t *paces;         /* per register */
     bool *divergent;           /* per node: its branch may split the group */
     bool *crowded;             /* per node: other lanes may wait elsewhere while it runs */
     bool *thinned;             /* per node: lanes of the group may have ended before */
@@ -128,6 +139,16 @@ void cpu_analyse_forms(cpu_analysis_t *a);
 void cpu_forms_propagate(cpu_analysis_t *a);
 bool cpu_regions_update(cpu_analysis_t *a); /* true if something new was found */
 void cpu_facts_compute(cpu_analysis_t *a);  /* align, high, constants */
+
+/* Varying registers alive where node b begins; those of 64 bits count twice. */
+unsigned cpu_live_vectors(const cpu_analysis_t *a, uint32_t b);
+/* Paces, which need a->values. */
+void cpu_analyse_paces(cpu_analysis_t *a);
+cpu_pace_t cpu_operand_pace(const cpu_analysis_t *a, const ptx_operand_t *o);
+int64_t cpu_pace_of(const cpu_analysis_t *a, const ptx_operand_t *o,
+                    unsigned which); /* 0: unknown */
+/* Does an iteration of the loop go on by what grows with the grid? */
+bool cpu_loop_strides_grid(const cpu_analysis_t *a, uint32_t loop);
 
 bool cpu_form_uniform(const cpu_form_t *form);
 bool cpu_form_equal(const cpu_form_t *x, const cpu_form_t *y);

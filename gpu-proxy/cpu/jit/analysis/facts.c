@@ -273,6 +273,15 @@ static uint64_t cvt_high(const ptx_instr_t *i, uint64_t high)
     return ptx_type_is_float((ptx_type_t)i->type2) || negative ? UNKNOWN : high;
 }
 
+/* To the right, by less than all bits. */
+static uint64_t shifted(const ptx_instr_t *i, uint64_t high, unsigned bits, uint64_t by)
+{
+    bool sign = ptx_type_is_signed((ptx_type_t)i->type);
+    return high != UNKNOWN   ? high >> by
+           : by == 0 || sign ? UNKNOWN /* a negative number is a large unsigned one */
+                             : (UINT64_MAX >> (64 - bits)) >> by;
+}
+
 /* No carries out of 31 (63) bits may occur, else nothing is known. */
 static uint64_t instr_high(const cpu_analysis_t *a, const ptx_instr_t *i)
 {
@@ -299,8 +308,7 @@ static uint64_t instr_high(const cpu_analysis_t *a, const ptx_instr_t *i)
         return cpu_operand_constant(a, s[1], &c) && c < 32 ? product(h[0], (uint64_t)1 << c)
                                                            : UNKNOWN;
     case PTX_OP_SHR:
-        return cpu_operand_constant(a, s[1], &c) && c < bits && h[0] != UNKNOWN ? h[0] >> c
-                                                                                : UNKNOWN;
+        return cpu_operand_constant(a, s[1], &c) && c < bits ? shifted(i, h[0], bits, c) : UNKNOWN;
     case PTX_OP_AND:
         return smaller(h[0], h[1]);
     case PTX_OP_OR:
@@ -367,10 +375,11 @@ static void find_constants(cpu_analysis_t *a)
                 continue;
             }
             const ptx_operand_t *d = ptx_dst(a->f, i, 0), *s = ptx_src(a->f, i, 0);
-            if (d->kind == PTX_OPERAND_REG && s->kind == PTX_OPERAND_IMM &&
-                a->values[d->index].defs == 1) {
+            uint64_t c;
+            if (d->kind == PTX_OPERAND_REG && s->kind != PTX_OPERAND_REG &&
+                a->values[d->index].defs == 1 && cpu_operand_constant(a, s, &c)) {
                 a->values[d->index].is_constant = true;
-                a->values[d->index].constant = s->value;
+                a->values[d->index].constant = c;
             }
         }
     }

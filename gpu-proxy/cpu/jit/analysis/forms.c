@@ -535,18 +535,24 @@ static void count_def(void *context, uint32_t reg)
     ((cpu_value_t *)context)[reg].defs++;
 }
 
+unsigned cpu_live_vectors(const cpu_analysis_t *a, uint32_t b)
+{
+    unsigned n = 0;
+    for (uint32_t r = 0; r < a->f->reg_count; r++) {
+        const cpu_value_t *v = &a->values[r];
+        if (v->form.tag == CPU_FORM_VARYING && a->f->regs[r].type != PTX_PRED &&
+            cpu_bits_has(a->live_in[b], r)) {
+            n += cpu_reg_bits(a->f, r) > 32 ? 2 : 1;
+        }
+    }
+    return n;
+}
+
 static unsigned widest(const cpu_analysis_t *a)
 {
     unsigned most = 0;
     for (uint32_t b = 0; b < a->node_count; b++) {
-        unsigned n = 0;
-        for (uint32_t r = 0; r < a->f->reg_count; r++) {
-            const cpu_value_t *v = &a->values[r];
-            if (v->form.tag == CPU_FORM_VARYING && a->f->regs[r].type != PTX_PRED &&
-                cpu_bits_has(a->live_in[b], r)) {
-                n += cpu_reg_bits(a->f, r) > 32 ? 2 : 1;
-            }
-        }
+        unsigned n = cpu_live_vectors(a, b);
         most = n > most ? n : most;
     }
     return most;
