@@ -277,7 +277,7 @@ gb_status_t cpu_config_choose(cpu_analysis_t *a, const cpu_jit_options_t *o, boo
     }
     unsigned enough = streams(a) ? 1 : 2;
     if (o->strips == 0 && !one_group && strips > enough && !shares_loads(a) &&
-        live_in_strides(a) == 0) { /* little to gain, longer to compile */
+        live_in_strides(a) != 1) { /* little to gain, longer to compile; with one it is soon done */
         c->strips = enough;
         cpu_analyse_forms(a);
     }
