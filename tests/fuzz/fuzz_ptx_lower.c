@@ -19,8 +19,10 @@ static void analyse(cpu_analysis_t *a)
         a->f = l.f;
     }
     cpu_analyse_flow(a);
-    if (!a->trouble)
-        cpu_analyse_live(a);
+    if (a->trouble)
+        return;
+    cpu_analyse_given(a);
+    cpu_analyse_live(a);
 }
 
 static void try_kernel(const ptx_module_t *m, const ptx_function_t *f)

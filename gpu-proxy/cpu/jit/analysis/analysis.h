@@ -131,7 +131,7 @@ typedef struct {
 void cpu_analyse_flow(cpu_analysis_t *a);
 bool cpu_analyse_spin(cpu_analysis_t *a); /* a part of it: loops[].deferred; are there any? */
 void cpu_analyse_given(cpu_analysis_t *a);
-void cpu_analyse_live(cpu_analysis_t *a); /* but of those that are given */
+void cpu_analyse_live(cpu_analysis_t *a); /* but of those that are given: after cpu_analyse_given */
 /* Forms and regions under a->config; may be called again with another one. */
 void cpu_analyse_forms(cpu_analysis_t *a);
 
