@@ -258,7 +258,7 @@ static cpu_run_t run_rounds(const cpu_code_t *code, cpu_launch_t *launch, uint32
         if (living == 0) {
             return CPU_RUN_OK;
         }
-        if (*launch->cancel) {
+        if (__atomic_load_n(launch->cancel, __ATOMIC_RELAXED)) { /* others set it */
             return CPU_RUN_CANCELLED;
         }
         moved |= barriers_advance(code, launch, groups);
